@@ -22,7 +22,7 @@ CASES = [("phost", 144, 500), ("phost", 144, 5000), ("phost", 8, 500), ("phost",
 
 
 def measure(program: Path, transport: str, hosts: int, flows: int) -> dict[str, float | str]:
-    """Return the figures of a case."""
+    """Return the measurements of a case."""
     command = [str(program), f"traffic.flows={flows}", "topology.card_buffer_bytes=36864"]
     if hosts == 8:
         command += ["topology.racks=2", "topology.hosts_per_rack=4"]
@@ -49,7 +49,7 @@ def measure(program: Path, transport: str, hosts: int, flows: int) -> dict[str, 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all cases and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
     if shutil.which("valgrind") is None:

@@ -51,7 +51,7 @@ CLASSES = {"all": (0, 1 << 62), "≤ 10 KiB": (0, 10_240), "≤ 100 KiB": (10_24
     "> 1 MiB": (1 << 20, 1 << 62),
 }
 MEAN_WITHIN, P99_WITHIN, FEW = 0.02, 0.06, 1000
-#: Our transport, and what differs from BASE in the reference's configuration.
+#: Our transport, and the differences of the reference's configuration from BASE.
 TRANSPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "phost-one-priority": ({"kind": "phost", "short_flow": 0, "repeats_carry_data": False}, {}),
     "phost": ({"kind": "phost", "repeats_carry_data": False}, {"capability_third_level": 1}),
@@ -113,7 +113,7 @@ TOPOLOGY = {
     "hop_ps": 200_000,
     "buffer_bytes": 36864,
 }
-#: What differs from TOPOLOGY, and from BASE.
+#: Differences from TOPOLOGY, and from BASE.
 NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "paper": ({}, {}),
     "ecmp": ({"balancing": "ecmp"}, {"load_balancing": 1}),
@@ -132,9 +132,9 @@ NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Sizes (bytes), times (s) and, of ours, ideal times of flows by number.
+    """Sizes (bytes) and times (s) of flows by number, and for our simulator their ideal times.
 
-    Also what the run cost: processor time (s), peak memory (MB), hops.
+    Also the cost of the run: processor time (s), peak memory (MB), hops.
     """
 
     sizes: dict[int, int]
@@ -148,7 +148,7 @@ class Outcome:
 def measure(command: list[str], output: Path) -> tuple[float, float]:
     """Run a command and return its processor time (s) and peak memory (MB).
 
-    The memory is read while the command runs: the kernel's final figure includes this process, its parent.
+    The memory is read while the command runs: the kernel's final value includes this process, the parent.
     """
     peak = 0
     with output.open("wb") as file, tempfile.TemporaryFile() as errors:
@@ -169,7 +169,7 @@ def measure(command: list[str], output: Path) -> tuple[float, float]:
 
 
 def random_trace(sizes: Path, seed: int, flows: int, load: float, path: Path, rate: float = RATE) -> None:
-    """Writes a trace of Poisson arrivals; sizes are linear between the points of the distribution.
+    """Write a trace of Poisson arrivals; sizes are linear between the points of the distribution.
 
     rate: of the links of hosts, bit/s.
     """
@@ -186,7 +186,7 @@ def random_trace(sizes: Path, seed: int, flows: int, load: float, path: Path, ra
 
 
 def shift_starts(trace: Path, repeat: int, path: Path) -> None:
-    """Writes the trace with starts that are later by up to 2 ns."""
+    """Write the trace with starts delayed by up to 2 ns."""
     random = np.random.default_rng(repeat)
     rows = (line.rsplit(maxsplit=1) for line in trace.read_text().splitlines())
     path.write_text("".join(f"{rest} {float(start) + random.uniform(0, 0.002):.6f}\n" for rest, start in rows))
@@ -232,7 +232,7 @@ def simulate_ours(
 
 
 def split_classes(reference: Outcome, ours: Outcome) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Slowdowns of the flows that both have ended, for each class."""
+    """Yield the slowdowns of the flows that ended in both simulators, for each class."""
     for low, high in CLASSES.values():
         numbers = [n for n, size in reference.sizes.items() if low < size <= high and n in ours.times]
         yield (
@@ -242,7 +242,7 @@ def split_classes(reference: Outcome, ours: Outcome) -> Iterator[tuple[NDArray[n
 
 
 def half_widths(differences: list[tuple[float, float]]) -> list[float]:
-    """Of the 95 % intervals of the means of differences over runs, by Student's t; none with one run."""
+    """Return the half widths of the 95 % intervals of mean differences over runs, by Student's t; none with one run."""
     n = len(differences)
     if n < 2:
         return []
@@ -250,7 +250,7 @@ def half_widths(differences: list[tuple[float, float]]) -> list[float]:
 
 
 def verdict(mean: float, tail: float, halves: list[float]) -> str:
-    """Of the differences of a mean and of a 99th percentile, relative, with the half widths of their intervals."""
+    """Return the verdict on the relative differences of a mean and of a 99th percentile. halves: their half widths."""
     over = [abs(mean) - MEAN_WITHIN, abs(tail) - P99_WITHIN]
     if max(over) <= 0:
         return "pass"
@@ -258,7 +258,7 @@ def verdict(mean: float, tail: float, halves: list[float]) -> str:
 
 
 def compare(name: str, pairs: list[tuple[Outcome, Outcome]], repeats: int) -> bool:
-    """Prints a table of classes over all runs; whether all classes pass."""
+    """Print a table of classes over all runs; return whether all classes pass."""
     whole = True
     for label, parts in zip(CLASSES, zip(*(split_classes(*pair) for pair in pairs), strict=True), strict=True):
         theirs, mine = (np.concatenate(part) for part in zip(*parts, strict=True))

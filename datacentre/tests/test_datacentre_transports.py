@@ -17,7 +17,7 @@ TABLES: dict[str, type[Table]] = {
     get_args(table.model_fields["kind"].annotation)[0]: table for table in get_args(AnyTransport)
 }
 MODEL_ONLY = {"dctcp": {"control"}}
-"""Keys without a meaning for a kind."""
+"""Keys that have no effect for a kind."""
 
 
 def test_simulation_files_have_all_transports_of_the_simulator() -> None:

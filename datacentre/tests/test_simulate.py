@@ -54,7 +54,7 @@ GRAPH = {
 
 
 def write(folder: Path, **changes: Any) -> Path:
-    """A simulation file, with other tables than usual."""
+    """Write a simulation file with some tables replaced, and return its path."""
     (folder / "sizes.txt").write_text(SIZES)
     path = folder / "small.toml"
     path.write_text(tomli_w.dumps(GOOD | changes))
@@ -63,7 +63,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of a simulation with three seeds, and what the command printed."""
+    """Return the folder of a simulation with three seeds, and the command's output."""
     folder = tmp_path_factory.mktemp("simulate")
     done = cellbed(
         "simulate", write(folder), "--seeds", 3, "--jobs", 3, "--json", "--out", folder / "out", cwd=folder, status=0
@@ -149,7 +149,7 @@ def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:
     found = simulate(write(tmp_path, topology=GRAPH, traffic={"trace": "flows.txt"}))
     assert found.flows.select("source", "destination", "bytes").rows() == [(0, 1, 14600), (0, 2, 2920)]
     assert found.flows["start_s"].to_list() == pytest.approx([0, 0.25e-6], abs=1e-15)
-    # Two packets of 1500 bytes behind each other over the slow link.
+    # Two packets of 1500 bytes in sequence over the slow link.
     assert found.flows["fct_s"][1] > 50e-6 + 2 * 12e-6
     middle = found.ports.row(by_predicate=(pl.col("from") == "left") & (pl.col("to") == "right"), named=True)
     assert (middle["tier"], middle["rate_bit_s"]) == ("switch to switch", 1e9)
@@ -161,7 +161,7 @@ TABLES = {table["properties"]["kind"]["const"]: table for name, table in DEFS.it
 
 
 def value_of(field: dict[str, Any]) -> Any:
-    """A value that a key can have."""
+    """Return a valid value of a key."""
     if "examples" in field or "enum" in field:
         return (field.get("examples") or field["enum"])[0]
     kind = next(form["type"] for form in field.get("anyOf", [field]) if "type" in form)
@@ -268,7 +268,7 @@ def test_a_hostile_file_is_one_error(kind: str, tmp_path: Path) -> None:
 
 
 def test_files_of_others_are_opened_by_one_module() -> None:
-    # These are tables that the same command has just written.
+    # The same command has just written these tables.
     assert set(opened(Path(cellbed_datacentre.__file__).parent)) == {"folder.py"}
 
 
@@ -351,7 +351,7 @@ def test_an_ended_simulation_leaves_nothing(how: signal.Signals, tmp_path: Path)
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert not (tmp_path / "out").exists()
-    else:  # the next simulation of this name removes it
+    else:  # the next simulation of this name removes the remains
         command = [sys.executable, "-m", "cellbed", "simulate", str(write(tmp_path)), "--out", "out"]
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
         assert [each.name.startswith("small-") for each in (tmp_path / "out").iterdir()] == [True]
@@ -361,7 +361,7 @@ def test_a_file_that_cannot_grow_is_one_line(tmp_path: Path) -> None:
     simulation = f"{sys.executable} -m cellbed simulate {write(tmp_path)} --out out"
     done = subprocess.run(f"ulimit -f 4; {simulation}", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if " flows, " not in line]  # progress, where it is slow
+    (line,) = [line for line in done.stderr.splitlines() if " flows, " not in line]  # progress, if the run is slow
     assert line == f"error: cannot write to {tmp_path}/out: File too large; choose another place with --out"
     assert not (tmp_path / "out").exists()
 

@@ -1,4 +1,4 @@
 """Programs on nodes: load generators, services, their life cycle and records, and the agent of other machines.
 
-Nothing here imports :mod:`cellbed`: this folder is what is sent to a machine, which needs Python and no more.
+Nothing here imports :mod:`cellbed`: this folder is sent to machines that have only Python.
 """

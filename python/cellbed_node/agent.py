@@ -1,9 +1,9 @@
-"""The program on the other machine of a VM or host node: it starts programs there and carries their streams.
+"""The program on the other machine of a VM or host node. The agent starts programs there and carries their streams.
 
-This file is sent to that machine as it is and must run there alone, with nothing but Python 3.8 and its standard
-library (a host also needs ip(8)). Everything ends when the byte stream to it ends.
+This file is sent to that machine unchanged and runs there alone, with only Python 3.8 and its standard library (a host
+also needs ip(8)). The agent and its programs end with the byte stream to it.
 
-The other end of the stream is :mod:`cellbed.testbed.nodes.agent_hub`; both use :class:`Wire`.
+The other end of the stream is :mod:`cellbed.testbed.nodes.agent_hub`; both ends use :class:`Wire`.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ BOOTSTRAP = (
     "import os,sys;r=os.open(sys.argv[1],2) if sys.argv[1:] else 0;"
     'f=os.fdopen(r,"rb",0,closefd=False);exec(f.readline())'
 )
-"""The program that waits there for :func:`delivery`: at the port that is its argument, or on standard input."""
+"""Program that waits for :func:`delivery`, at the port given as its argument or on standard input."""
 
 HEADER = struct.Struct("!II")
-"""Of a frame: number of the stream (0: a message in JSON), bytes. A frame without bytes ends its stream."""
+"""Frame header: stream number (0: a JSON message) and length in bytes. A frame without bytes ends its stream."""
 WINDOW = 1 << 18
-"""Bytes of one stream that may be on their way: a slow reader must not hold up the other streams."""
+"""Maximum bytes in flight per stream: a slow reader must not delay the other streams."""
 CHUNK = 1 << 16
 LARGEST_MESSAGE = 1 << 18
 LARGEST_BACKLOG = 1 << 24
-"""Bytes that may wait for the other end to read them; of streams there are never more than some windows."""
+"""Maximum unsent bytes. Streams never contribute more than a few windows."""
 PAGE = 4096
-"""Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared. The
-Unix socket of a forwarded connection has room for a chunk then (``unix_writable`` in Linux, net/unix/af_unix.c)."""
+"""Bytes that a pipe accepts without blocking when poll(2) reports room. Pipes stay in blocking mode, as they may be
+shared. The Unix socket of a forwarded connection then accepts a chunk (``unix_writable`` in Linux,
+net/unix/af_unix.c)."""
 PERIOD_US = 10_000
-"""Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as
-long; a slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
+"""Period of the CPU quota. With the kernel's default of 100 ms, a node bursts for tens of ms and then stops as long; a
+slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
 SAMPLE_S = 0.1
 SAMPLE_IN_VM_S = 0.5
 USE_S = 0.5
-"""Time between samples: in a VM without KVM one takes milliseconds, and CPU time is counted around it."""
+"""Time between samples. In a VM without KVM, a sample takes milliseconds, and CPU time is counted around it."""
 DEVICE = "cellbed0"
 _SIZE = "mtu lock 1500"
-"""Of routes: a tunnel would lower their MTU to its own, to avoid fragments, and programs would send less."""
+"""Options of routes. A tunnel would lower the MTU of routes to avoid fragments, and programs would send less."""
 _NEWNS, _NEWUTS, _NEWPID, _NEWNET = 0x00020000, 0x04000000, 0x20000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
@@ -73,11 +74,11 @@ def delivery(source: bytes, **setup: Any) -> bytes:
 
 
 class ProtocolError(Exception):
-    """A violation of the protocol by the other end, as a clause that begins with a verb."""
+    """A protocol violation by the other end; the text is a clause that begins with a verb."""
 
 
 def whole(value: object, low: int = 0, high: int = 1 << 62) -> int:
-    """Return a value of a message that must be a whole number of these limits."""
+    """Return a message value that must be an integer from `low` to `high`."""
     if type(value) is not int or not low <= value <= high:
         raise ProtocolError(f"sent {str(value)[:80]!a} where a number from {low} to {high} belongs")
     return value
@@ -86,7 +87,7 @@ def whole(value: object, low: int = 0, high: int = 1 << 62) -> int:
 class Wire:
     """Messages and byte streams over one stream in each direction; both ends are alike.
 
-    on_message: called with each message of the other end. What the other end sends is not trusted: memory is bounded.
+    on_message: called with each message of the other end. Memory is bounded, since the other end is not trusted.
     :meth:`turn` and :meth:`flush` raise :class:`ProtocolError`.
     """
 
@@ -96,11 +97,11 @@ class Wire:
         self._sources: dict[int, _Source] = {}
         self._sinks: dict[int, _Sink] = {}
         self.watched: dict[int, Callable[[], None]] = {}
-        """Further descriptors, with the functions to call when they can be read."""
+        """Further descriptors, with the function to call when each is readable."""
         self.is_open = True
-        self._begun = False  # with a message; there are no streams before
+        self._begun = False  # a message has come; no streams before
         self.received_ns = 0
-        """When the last bytes were received."""
+        """Time at which the last bytes were received."""
         for descriptor in (reading, writing):
             os.set_blocking(descriptor, False)
 
@@ -109,15 +110,15 @@ class Wire:
         self._frame(0, json.dumps(message).encode())
 
     def read_from(self, number: int, descriptor: int) -> None:
-        """Send what can be read from a descriptor as the stream `number`; it is closed at its end."""
+        """Send the content of a descriptor as the stream `number`. The descriptor is closed at its end."""
         self._sources[number] = _Source(descriptor)
 
     def write_to(self, number: int, descriptor: int) -> None:
-        """Write the stream `number` to a descriptor, which is closed at its end."""
+        """Write the stream `number` to a descriptor, which is closed at the end of the stream."""
         self._sinks[number] = _Sink(descriptor)
 
     def has_unsent(self, number: int) -> bool:
-        """Return whether something is waiting to be read for the stream `number`."""
+        """Return whether the descriptor of the stream `number` has unread bytes."""
         source = self._sources.get(number)
         if source is None:
             return False
@@ -128,12 +129,12 @@ class Wire:
         return bool(waiting)
 
     def has_unwritten(self, number: int) -> bool:
-        """Return whether something of the stream `number` has been received and not been written yet."""
+        """Return whether received bytes of the stream `number` have not been written yet."""
         sink = self._sinks.get(number)
         return sink is not None and bool(sink.buffer)
 
     def count_forwarded(self) -> int:
-        """Return the number of connections whose bytes are written here."""
+        """Return the number of forwarded connections with a stream to write."""
         return sum(number >= FIRST_FORWARDED for number in self._sinks)
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ class Wire:
                 os.close(end.descriptor)
 
     def turn(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` and carry what can be carried."""
+        """Wait at most `timeout_s` for descriptors, and transfer their data."""
         wanted: dict[int, int] = {self._reading: select.POLLIN}
         actions: dict[int, Callable[[], None]] = {}
         if self._outgoing:
@@ -179,7 +180,7 @@ class Wire:
                 actions[descriptor]()
 
     def flush(self) -> None:
-        """Send what can be sent now."""
+        """Send queued bytes as far as possible without blocking."""
         try:
             while self._outgoing:
                 del self._outgoing[: os.write(self._writing, self._outgoing[:CHUNK])]
@@ -255,7 +256,7 @@ class Wire:
             return
         try:
             data = os.read(source.descriptor, min(CHUNK, source.window))
-        except OSError:  # a terminal that is gone
+        except OSError:  # a closed terminal
             data = b""
         source.window -= len(data)
         self._frame(number, data)
@@ -281,11 +282,11 @@ class Wire:
 
 
 FIRST_FORWARDED = 1 << 31
-"""Number of the first stream that begins at the agent, with a connection to one of its sockets."""
+"""Number of the first stream opened by the agent, for a connection to one of its sockets."""
 
 
 def descendants(process: int) -> list[int]:
-    """Return a process and all that descend from it."""
+    """Return a process and all its descendants."""
     found = [process]
     for each in found:
         found += list_children(each)
@@ -293,7 +294,7 @@ def descendants(process: int) -> list[int]:
 
 
 def list_children(process: int) -> list[int]:
-    """Return the children of a process, in order of their begin; none if it has ended."""
+    """Return the children of a process in order of their start; none if the process has ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208 - ten times as fast
@@ -302,10 +303,10 @@ def list_children(process: int) -> list[int]:
 
 
 def use_of(process: int) -> tuple[int, int]:
-    """Processor time, ns, and bytes in memory of a process and all that descend from it.
+    """Return the processor time, ns, and the memory, bytes, of a process and all its descendants.
 
-    What they share counts for each. Of a process that has ended, before its exit status is taken, nothing is lost but
-    what children used for which it did not wait (proc(5), ``stat``).
+    Shared memory counts for each process. For an ended process whose exit status has not been taken, only the use of
+    children for which it did not wait is missing (proc(5), ``stat``).
     """
     ticks = pages = 0
     for each in descendants(process):
@@ -318,12 +319,12 @@ def use_of(process: int) -> tuple[int, int]:
 
 _SOCKET_TABLES = ("tcp", "tcp6", "udp", "udp6")
 _ESTABLISHED, _LISTENING, _WITHOUT_PEER = "01", "0A", "07"
-"""States of sockets (include/net/tcp_states.h): TCP that listens is served, and UDP without a peer."""
+"""States of sockets (include/net/tcp_states.h). Listening TCP sockets and UDP sockets without a peer are served."""
 
 
 def find_served(process: int) -> tuple[list[int], list[int], int]:
-    """Return the TCP and the UDP ports that a process, or one that descends from it, serves, and the number of TCP
-    connections to them in its network."""
+    """Return the TCP and the UDP ports that a process or its descendants serve, and the number of TCP connections to
+    these ports in the process's network."""
     links: set[str] = set()
     family = descendants(process)
     for each in family:
@@ -331,17 +332,17 @@ def find_served(process: int) -> tuple[list[int], list[int], int]:
             for entry in os.scandir(f"/proc/{each}/fd"):
                 with contextlib.suppress(OSError):
                     links.add(os.readlink(entry.path))  # noqa: PTH115 - as above
-    # The first process of a container is the runtime's, in the same network.
+    # The first process of a container belongs to the runtime, in the same network.
     return _ports(family[-1], links)
 
 
 def ports_in_use(process: int) -> tuple[list[int], list[int]]:
-    """Return the TCP and the UDP ports that any process in the network of this one serves."""
+    """Return the TCP and the UDP ports that processes in the network of `process` serve."""
     return _ports(process)[:2]
 
 
 def _ports(process: int, links: set[str] | None = None) -> tuple[list[int], list[int], int]:
-    """Return the ports served in the network of a process, by these sockets or any, and the connections to them."""
+    """Return the ports served in the network of a process, by `links` or by any socket, and the connections to them."""
     ports: dict[str, set[int]] = {_LISTENING: set(), _WITHOUT_PEER: set()}
     connected: list[int] = []
     for table in _SOCKET_TABLES:
@@ -359,15 +360,15 @@ def _ports(process: int, links: set[str] | None = None) -> tuple[list[int], list
 
 
 class Disk:
-    """The space of the file system with a folder. With :meth:`fill`, an unnamed file takes what is free."""
+    """The free space of the file system of a folder. :meth:`fill` takes it with an unnamed file."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._file = folder, -1
 
     def fill(self, full: bool) -> None:
-        """Take all free space, or give it back. Errors: ``OSError``.
+        """Take all free space, or release it. Errors: ``OSError``.
 
-        By writes: a refused ``fallocate`` gives back all that it took, so that it never ends beside busy writers.
+        Fill by writes: a failed ``fallocate`` releases all its space, so its retries never end beside busy writers.
         """
         if self._file >= 0:
             os.close(self._file)
@@ -398,8 +399,8 @@ class _Sink:
 class Agent:
     """The programs of one node.
 
-    group: the control group of its programs, if limits are enforced. interval_s: time between samples.
-    life: a descriptor whose end means that this process must end, too; -1 without.
+    group: control group of the programs, if limits are enforced. interval_s: time between samples. life: descriptor
+    whose end also ends this process; -1 for none.
     """
 
     def __init__(
@@ -407,8 +408,8 @@ class Agent:
     ) -> None:
         self.wire = Wire(reading, writing, self._on_message)
         self._group, self._interval_s = group, interval_s
-        self._running: dict[int, int] = {}  # number of a program by process id
-        self._ended: dict[int, int] = {}  # exit status by number
+        self._running: dict[int, int] = {}  # program number by process id
+        self._ended: dict[int, int] = {}  # exit status by program number
         user = self._user = _invoking_user()
         names = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         self._own_environment = {"HOME": user.pw_dir, **names} if user else {}
@@ -466,7 +467,7 @@ class Agent:
                     self.wire.send(use=use_of(ended.si_pid), number=self._running[ended.si_pid])
                 process, status = os.waitpid(ended.si_pid, 0)
                 number = self._running.pop(process, None)
-                if number is not None:  # else a process whose parent has ended
+                if number is not None:  # None: a process whose parent has ended
                     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
                     self._ended[number] = code
 
@@ -506,7 +507,7 @@ class Agent:
         except (OSError, subprocess.SubprocessError) as error:
             self.wire.send(failed=number, why=str(error))
             return
-        process.returncode = 0  # its end is seen by `_reap`, not by `subprocess`
+        process.returncode = 0  # `_reap` takes the exit status, not `subprocess`
         self._running[process.pid] = number
         streams = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream is not None]
         stdin, stdout, stderr = (os.dup(stream.fileno()) for stream in streams)
@@ -528,14 +529,14 @@ class Agent:
         for process, each in self._running.items():
             if each == number:
                 with contextlib.suppress(OSError):
-                    # A program that is killed takes those that it started with it, as on nodes of this machine.
+                    # Killing a program also kills the processes that it started, as on nodes of this machine.
                     (os.killpg if wanted == signal.SIGKILL else os.kill)(process, wanted)
 
     def _do_network(self, message: dict[str, Any]) -> None:
         configure_network(message)
 
     def _do_signal_all(self, message: dict[str, Any]) -> None:
-        # To all but process 1, which this is on both kinds of node.
+        # To all except process 1, which is this process on both kinds of node.
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, message["number"])
 
@@ -544,9 +545,9 @@ class Agent:
         return find_served(process)
 
     def _do_listen(self, message: dict[str, Any]) -> str:
-        """Make a socket whose connections are forwarded to the hub's socket with the number in the message."""
+        """Create a socket. Its connections are forwarded to the hub's socket with the number in the message."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # No program of the node can take the name before, or put a link in the socket's place for a later chmod.
+        # A random name: no program of the node can take it first, or put a link in its place before a later chmod.
         path = str(Path(".cellbed-socket-" + os.urandom(8).hex()).absolute())
         mask = os.umask(0o111)
         try:
@@ -560,7 +561,7 @@ class Agent:
         return path
 
     def _forward(self, listener: socket.socket, wanted: int) -> None:
-        """Forward all connections that wait: the hub knows of them before it knows that their program has ended."""
+        """Forward all waiting connections: the hub must know them before it knows that their program has ended."""
         with contextlib.suppress(OSError):
             while True:
                 connection = listener.accept()[0].detach()
@@ -590,24 +591,24 @@ class Agent:
 
 
 class AgentError(Exception):
-    """A reason for which the node cannot be used."""
+    """An error that makes the node unusable."""
 
 
 def _invoking_user() -> pwd.struct_passwd | None:
-    """The user who logged in, where that is not root: programs run as that user."""
+    """Return the user who logged in, as whom programs run; ``None`` for root."""
     number = int(os.environ.get("SUDO_UID", "0"))
     return pwd.getpwuid(number) if number else None
 
 
 class Limits:
-    """The CPU and memory limits of a control group. folders: by controller; all the same in version 2."""
+    """The CPU and memory limits of a control group. folders: by controller; in version 2 all the same."""
 
     def __init__(self, folders: dict[str, Path], version: int) -> None:
         self.folders, self.version = folders, version
         self._cpu, self._memory = folders["cpu"], folders["memory"]
 
     def limit(self, cpus: float | None, memory: int | None) -> None:
-        """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
+        """Set the limits: CPUs (1.5: the time of one and a half CPUs) and bytes. ``None``: no limit."""
         quota = -1 if cpus is None else round(cpus * PERIOD_US)
         if self.version == 2:
             (self._cpu / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {PERIOD_US}")
@@ -621,7 +622,7 @@ class Limits:
         (self._memory / "memory.limit_in_bytes").write_text("-1" if memory is None else str(memory))
 
     def limits(self) -> tuple[float | None, int | None]:
-        """Return the limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
+        """Return the limits that the kernel reports: CPUs and bytes, ``None`` for no limit."""
         if self.version == 2:
             quota, period = _read(self._cpu / "cpu.max").split()
             memory = _read(self._memory / "memory.max").strip()
@@ -634,7 +635,7 @@ class Limits:
         )
 
     def sample(self) -> dict[str, int | None]:
-        """Return the use until now, with the keys of ``cgroups.Sample``."""
+        """Return the use so far, with the keys of ``cgroups.Sample``."""
         stat = _pairs(self._cpu / "cpu.stat")
         if self.version == 2:
             usage, throttled = stat.get("usage_usec"), stat.get("throttled_usec")
@@ -656,7 +657,7 @@ class Limits:
 
 
 class Group(Limits):
-    """A control group for the programs of a node: version 2, or version 1 where that is what there is."""
+    """A control group for the programs of a node: version 2, or version 1 if version 2 is missing."""
 
     def __init__(self, name: str) -> None:
         mounts = [line.split()[1:4] for line in _read(Path("/proc/self/mounts")).splitlines()]
@@ -678,7 +679,7 @@ class Group(Limits):
             folders = dict.fromkeys(("cpu", "cpuacct", "memory"), top / name)
         super().__init__(folders, version)
         for folder in set(folders.values()):
-            # Groups of agents that were killed together with their parents.
+            # Groups of agents that were killed with their parents.
             for left in folder.parent.glob("cellbed-host-*"):
                 process = left.name.rsplit("-", 1)[1]
                 if process.isdigit() and not Path("/proc", process).exists():
@@ -687,12 +688,12 @@ class Group(Limits):
             folder.mkdir()
 
     def join(self) -> None:
-        """Put the calling process under the limits."""
+        """Move the calling process into the group."""
         for folder in set(self.folders.values()):
             (folder / "cgroup.procs").write_text("0")
 
     def remove(self) -> None:
-        """Remove the group, once its processes have ended."""
+        """Remove the group after its processes have ended."""
         for folder in set(self.folders.values()):
             for _ in range(200):
                 try:
@@ -700,7 +701,7 @@ class Group(Limits):
                     break
                 except FileNotFoundError:
                     break
-                except OSError:  # busy for a moment after its last process has ended
+                except OSError:  # busy for a moment after the last process has ended
                     time.sleep(0.01)
 
 
@@ -718,10 +719,10 @@ def _machine_sample() -> dict[str, int | None]:
 
 
 def configure_network(wanted: dict[str, Any]) -> None:
-    """Configure this machine's, or namespace's, end of a node's connection, and check it with a packet of full size.
+    """Configure the end of a node's connection on this machine or namespace, and check it with a full-size packet.
 
-    wanted: device; ipv4, ipv6: addresses; gateway4, gateway6, gateway_mac: the next hop; sysctls; hosts: what programs
-    see as ``/etc/hosts``, or ``None``; host_name: the name of the node; path: the connection, for errors.
+    wanted: device; ipv4, ipv6: addresses; gateway4, gateway6, gateway_mac: the next hop; sysctls; hosts: content of
+    ``/etc/hosts`` for programs, or ``None``; host_name: the name of the node; path: the connection, for errors.
     """
     socket.sethostname(wanted["host_name"])
     if wanted["hosts"] is not None:
@@ -759,7 +760,7 @@ def configure_network(wanted: dict[str, Any]) -> None:
 
 
 def _show_hosts(text: str) -> None:
-    """Have `text` seen as ``/etc/hosts`` in this mount namespace; the file itself stays as it is."""
+    """Show `text` as ``/etc/hosts`` in this mount namespace, without changing the file."""
     target = Path("/etc/hosts")
     target.touch()
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
@@ -782,7 +783,7 @@ def ip(*arguments: str) -> None:
 
 
 def _answers(address: str, size: int) -> bool:
-    """Return whether an ICMP echo request with `size` bytes of data is answered (RFC 792)."""
+    """Return whether `address` answers an ICMP echo request with `size` bytes of data (RFC 792)."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as echo:
         echo.settimeout(0.2)
         body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + bytes(size)
@@ -805,7 +806,7 @@ def _answers(address: str, size: int) -> bool:
 
 
 def main(reading: int, kind: str, **options: Any) -> NoReturn:
-    """Be the agent of a VM (process 1 there, `reading` is its port) or a host (`reading` is standard input)."""
+    """Run the agent of a VM (as process 1; `reading` is its port) or of a host (`reading` is standard input)."""
     if kind == "vm":
         _be_vm(reading, **options)
     _be_host(options)
@@ -821,13 +822,13 @@ def _be_vm(port: int, name: str, limited: bool) -> NoReturn:
     try:
         Agent(port, port, Group("cellbed-host-1") if limited else None, SAMPLE_IN_VM_S).run()
     finally:
-        # Everything on this machine ends with the stream; its disk is a copy that is thrown away.
+        # All processes of this machine end with the stream; its disk is a temporary copy.
         ctypes.CDLL(None).reboot(0x4321FEDC)
     os._exit(0)
 
 
 def _be_host(options: dict[str, Any]) -> None:
-    """Make control group and namespaces; the agent is process 1 of the latter, so that nothing in them outlives it."""
+    """Create control group and namespaces. The agent is process 1 of the namespaces: their processes end with it."""
     if os.geteuid() != 0:
         sys.exit("cellbed needs root, or sudo without a password, on this machine")
     group = None
@@ -870,7 +871,7 @@ def _be_host(options: dict[str, Any]) -> None:
             os.close(descriptor)
         if os.read(entered, 1):
             try:
-                # Its UDP socket stays in this namespace, where the machine's network is.
+                # The UDP socket stays in this namespace, which has the machine's network.
                 client, _, server, _ = os.environ["CELLBED_CONNECTION"].split()
                 ip(*options["tunnel"].format(f"/proc/{child}/ns/net", server, client).split())
                 os.write(made, b".")
@@ -888,10 +889,10 @@ def _be_host(options: dict[str, Any]) -> None:
 
 
 def _enter_own_folder() -> subprocess.Popen[bytes]:
-    """Enter a new working folder of programs, for the user who logged in. Return the process that removes it, at any
-    depth and without following links, at the end of its input."""
+    """Enter a new working folder of programs, for the user who logged in. Return the process that removes the folder at
+    the end of its input, at any depth and without following links."""
     for left in Path(tempfile.gettempdir()).glob("cellbed-host-*"):
-        # Of agents that were killed together with their parents.
+        # Folders of agents that were killed with their parents.
         process = left.name.split("-")[2]
         if process.isdigit() and not Path("/proc", process).exists():
             subprocess.run(["rm", "-rf", "--", str(left)], stderr=subprocess.DEVNULL, check=False)
@@ -925,7 +926,7 @@ def _number(path: Path) -> int | None:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Return the lines of a file that begin with a name and a number."""
+    """Return the lines of a file that consist of a name and a number."""
     pairs = {}
     for line in _read(path).splitlines():
         fields = line.split()

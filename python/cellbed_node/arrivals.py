@@ -1,8 +1,8 @@
-"""When requests are due. The schedule is computed before the run and never waits for the system under test.
+"""Intended times of requests. The schedule is computed before the run and never waits for the system under test.
 
-An open-loop generator that measures from the *intended* time does not hide its own stalls: a request that leaves late
-because the generator was held up carries that wait in its latency (coordinated omission; Schroeder, Wierman,
-Harchol-Balter, "Open Versus Closed", NSDI 2006, for why the two kinds of loop differ).
+An open-loop generator that measures from the *intended* time does not hide its own stalls: if a stall delays a request,
+the delay is part of the latency (coordinated omission; Schroeder, Wierman, Harchol-Balter, "Open Versus Closed", NSDI
+2006, explain the difference between the kinds of loop).
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Arrivals = str | Mapping[str, Any]
-"""``"periodic"``, ``"poisson"`` or ``"closed"``, or a table of these with a ``kind``:
+"""``"periodic"``, ``"poisson"`` or ``"closed"``, or a table with one of these as ``kind``:
 
 closed: ``in_flight`` requests. bursts: ``size`` requests every ``interval_ns``. ramp: from ``begin`` to ``end``
 requests per second. recorded: ``times_ns``, ascending.
@@ -22,7 +22,7 @@ NANOSECONDS = 1_000_000_000
 
 
 def in_flight(arrivals: Arrivals) -> int | None:
-    """Requests that a closed loop keeps in flight; None for an open loop."""
+    """Return the requests that a closed loop keeps in flight; None for an open loop."""
     if arrivals == "closed":
         return 1
     return int(arrivals["in_flight"]) if not isinstance(arrivals, str) and arrivals["kind"] == "closed" else None
@@ -31,18 +31,18 @@ def in_flight(arrivals: Arrivals) -> int | None:
 def schedule(
     arrivals: Arrivals, *, rate: float | None, duration_ns: int, seed: int, endpoint: str, phase: float = 0.0
 ) -> list[int]:
-    """Intended times in nanoseconds from the start of the workload, ascending, from 0 to below ``duration_ns``.
+    """Return the intended times in ns since the start of the workload, ascending, from 0 to below ``duration_ns``.
 
-    phase: 0 to 1, the position of this endpoint among those that take turns.
+    phase: 0 to 1, position of this endpoint among the endpoints that take turns.
 
     * periodic: one request every ``1/rate`` s, the first after ``phase`` of a period.
-    * poisson: exponential gaps of mean ``1/rate`` s, drawn from a generator of this endpoint: the same ``seed`` and
-      ``endpoint`` give the same times.
+    * poisson: exponential gaps of mean ``1/rate`` s from a generator of this endpoint: equal ``seed`` and ``endpoint``
+      give equal times.
     * bursts: as periodic, with several requests at once.
-    * ramp: the rate changes linearly over ``duration_ns``. A request is due whenever the integral of the rate reaches a
-      whole number plus ``phase``, so a ramp between equal rates is periodic.
+    * ramp: the rate changes linearly over ``duration_ns``. A request is due when the integral of the rate reaches an
+      integer plus ``phase``, so a ramp between equal rates is periodic.
     * recorded: the given times.
-    * closed: only the first requests; each further one is due when one of these is over.
+    * closed: only the first requests; each later request is due when an earlier one is over.
 
     Raises ValueError for a periodic or Poisson process without a positive rate.
     """
@@ -75,7 +75,7 @@ def _positive(rate: float | None, kind: str) -> float:
 
 
 def _periodic(rate: float, duration_ns: int, phase: float) -> list[int]:
-    # Each time is computed from its number, not from its predecessor: rounding does not add up.
+    # Each time is computed from its number, not from the previous time: rounding errors do not add up.
     count = math.ceil(duration_ns / NANOSECONDS * rate - phase) + 1
     times = (round((number + phase) / rate * NANOSECONDS) for number in range(max(count, 0)))
     return [time for time in times if time < duration_ns]
@@ -91,17 +91,17 @@ def _poisson(rate: float, duration_ns: int, generator: random.Random) -> list[in
 
 
 def _ramp(begin: float, end: float, duration_ns: int, phase: float) -> list[int]:
-    """Solves begin · t + slope / 2 · t² = n + phase for each whole number n of requests."""
+    """Return the solutions of begin · t + slope / 2 · t² = n + phase for each request n."""
     duration = duration_ns / NANOSECONDS
     slope = (end - begin) / duration
     times = []
     for number in range(math.ceil((begin + end) / 2 * duration - phase) + 1):
         due = number + phase
         root = begin**2 + 2 * slope * due
-        if root < 0:  # a falling ramp ends before
+        if root < 0:  # a falling ramp ends earlier
             break
         denominator = begin + math.sqrt(root)  # this form of the solution also holds for a slope of 0
-        # Without a rate only what is due at the start comes; a tiny one may put the time beyond all floats.
+        # At rate zero only requests due at the start come; a tiny rate may give a time beyond all floats.
         instant = 2 * due / denominator * NANOSECONDS if denominator else math.inf if due else 0.0
         if instant < duration_ns and (time := round(instant)) < duration_ns:
             times.append(time)

@@ -1,7 +1,7 @@
 """The load generator of every kind: requests at intended times, one event loop, and a record of each outcome.
 
-One thread and one event loop: a delay of the loop is a delay of the application and appears in the stamps. It waits
-with select(2), whose time-outs are in microseconds; epoll's are whole milliseconds.
+One thread and one event loop: a delay of the loop is a delay of the application and appears in the stamps. The loop
+waits with select(2), whose time-outs are in microseconds; epoll's are whole milliseconds.
 """
 
 import bisect
@@ -25,12 +25,12 @@ SECOND = 1_000_000_000
 _PROGRESS_INTERVAL = SECOND // 2
 _TOO_BUSY = "the endpoint was too busy to send it before the run ended"
 _PAUSE_AFTER_LOSS = SECOND // 10
-"""A lost request can be over at once; the pause keeps a closed loop from spinning on losses."""
+"""Pause after a loss: some losses are immediate, and a closed loop would spin on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The configuration of a generator. Times in nanoseconds; ``record``: the file of finished requests; ``policy``: a
+    """The configuration of a generator. Times in nanoseconds; ``record``: file for finished requests; ``policy``: a
     table of :func:`cellbed_node.policies.policy`."""
 
     endpoint: str
@@ -45,10 +45,10 @@ class Settings:
 
 
 class Generator:
-    """The load of one endpoint; a kind overrides what follows :meth:`run`.
+    """The load of one endpoint; a kind overrides the methods after :meth:`run`.
 
-    In a process of its own, :meth:`run` is the event loop. A virtual run calls :meth:`prepare`, :meth:`start` when it
-    is :attr:`ready`, :meth:`turn` and :meth:`drive` at their times, and :meth:`finish`.
+    In a separate process, :meth:`run` is the event loop. A virtual run calls :meth:`prepare`, :meth:`start` when the
+    load is :attr:`ready`, :meth:`turn` and :meth:`drive` at their times, and :meth:`finish`.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -91,7 +91,7 @@ class Generator:
                 self._wait(commands, until)
                 if machine.now_ns() >= until and not self.ready:
                     raise WorkloadError(self.trouble)
-            # What is alive now stays alive: the collector need not look at it again during the run.
+            # Objects alive now live until the end: the collector need not scan them during the run.
             gc.collect()
             gc.freeze()
             if not commands.closed:
@@ -113,7 +113,7 @@ class Generator:
         announce("done", **self.counts())
 
     def _wait(self, commands: lifecycle.Commands, until_ns: int | None) -> list[dict[str, Any]]:
-        """Sleep until ``until_ns`` or until something can be done, and do it; the commands that have come."""
+        """Sleep until ``until_ns`` or an event; process the event and return the received commands."""
         times = [time for time in (until_ns, self.wake_ns) if time is not None]
         patience = max(0, min(times) - machine.now_ns()) / SECOND if times else None
         readable, writable, _ = select.select([commands, *self.readers], self.writers, [], patience)
@@ -121,29 +121,29 @@ class Generator:
         return commands.read() if commands in readable else []
 
     def prepare(self) -> None:
-        """Do what the first request should not pay for. Raises WorkloadError."""
+        """Do the work that must not delay the first request. Raises WorkloadError."""
 
     @property
     def ready(self) -> bool:
-        """Return whether it could send now."""
+        """Return whether requests can be sent now."""
         return True
 
     @property
     def patience_ns(self) -> int:
-        """The limit of the time to become ready."""
+        """The time limit for becoming ready."""
         return 0
 
     @property
     def trouble(self) -> str:
-        """Why it is not ready."""
+        """The reason for not being ready."""
         return ""
 
     def create(self, number: int, intended_ns: int) -> Request:
-        """Return the request of this number, before anything is done for it."""
+        """Return the request of this number, before it is issued."""
         raise NotImplementedError
 
     def issue(self, request: Request) -> None:
-        """Send a request that is due, or refuse it: it must be in the ledger afterwards."""
+        """Send or refuse a due request. Afterwards it must be in the ledger."""
         raise NotImplementedError
 
     @property
@@ -158,11 +158,11 @@ class Generator:
 
     @property
     def wake_ns(self) -> int | None:
-        """When :meth:`drive` has something to do without any descriptor being ready, or None."""
+        """When :meth:`drive` must be called even if no descriptor is ready, or None."""
         return None
 
     def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
-        """Do what is due. The arguments are what the wait returned."""
+        """Process due events. The arguments are the ready objects."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -170,13 +170,13 @@ class Generator:
         raise NotImplementedError
 
     def start(self, t0_ns: int, end_ns: int, drain_ns: int) -> None:
-        """Requests are due from `t0_ns` until `end_ns`; replies are awaited `drain_ns` longer."""
+        """Set the times: requests are due from `t0_ns` until `end_ns`; replies are awaited `drain_ns` longer."""
         self._t0_ns, self._end_ns, self._drain_ns = t0_ns, end_ns, drain_ns
         while self._due and t0_ns + self._due[-1] >= end_ns:
             self._due.pop()
 
     def turn(self) -> int | None:
-        """Do what is due by now; returns when it must be called again at the latest, or None when all is over."""
+        """Process all that is due by now. Return the latest time of the next call, or None when the load is over."""
         now, stop_ns = machine.now_ns(), self._end_ns + self._drain_ns
         self.ledger.expire(now)
         if now >= stop_ns:
@@ -200,10 +200,10 @@ class Generator:
         return min(wake)
 
     def finish(self) -> None:
-        """Close connections and record what is still open."""
+        """Close connections and record the open requests."""
         now = machine.now_ns()
         while self._end_ns and self._due and self._t0_ns + self._due[0] <= now:
-            # Requests that were due but whose turn never came are lost, not forgotten.
+            # Due requests that were never taken up are recorded as lost.
             self.ledger.refuse(self._next_request(), _TOO_BUSY)
         for due_ns, _, request in self._followers:
             if due_ns < min(now, self._end_ns):
@@ -213,8 +213,8 @@ class Generator:
         self._record.close()
 
     def follow(self, request: Request) -> None:
-        """Send a request at its intended time, beside the schedule's, if the load has not ended then. Until then
-        it counts as one under way in a closed loop."""
+        """Send a request at its intended time, besides the schedule, unless the load has ended. Until then a closed
+        loop counts the request as in flight."""
         heapq.heappush(self._followers, (request.intended_ns, request.request, request))
 
     def take_number(self) -> int:
@@ -246,7 +246,7 @@ class Generator:
             bisect.insort(self._due, due - self._t0_ns)
 
     def counts(self) -> dict[str, int]:
-        """Requests by outcome so far."""
+        """Number of requests so far, by outcome."""
         ledger = self.ledger
         return {
             "sent": ledger.issued,

@@ -1,4 +1,4 @@
-"""Files that others wrote: regular files, opened without waiting and read up to a limit; and files of packages."""
+"""Files of users and other programs: regular files, opened without waiting, read up to a limit; files of packages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typing import Any
 from cellbed_node.errors import CellbedError
 
 MOST = 64 << 20
-"""Bytes of a document, unless stated otherwise."""
+"""Maximum bytes of a document, unless stated otherwise."""
 PATIENCE = 10.0
-"""Seconds that a pipe may give nothing."""
+"""Maximum seconds without data from a pipe."""
 _VALUE_BYTES = 100
-"""Bytes of memory that a value of a JSON document takes beside its text."""
+"""Memory in bytes per value of a JSON document, besides its text."""
 _KINDS = (
     (stat.S_ISDIR, "folder"),
     (stat.S_ISSOCK, "socket"),
@@ -34,22 +34,22 @@ _NULL = os.makedev(1, 3)
 
 
 def kind_of(mode: int) -> str:
-    """Return the name of this kind of file."""
+    """Return the name of the kind of file."""
     return next((name for matches, name in _KINDS if matches(mode)), "file")
 
 
 def check(path: Path, *, pipe: bool = False) -> Path:
-    """Return the path of a regular file, for libraries that open files themselves. Raises OSError for other kinds.
+    """Return the path of a regular file, for libraries that open files. Raises OSError for other kinds.
 
-    The null device counts as an empty file. pipe: a pipe is accepted, too.
+    The null device counts as an empty file. pipe: also accept a pipe.
     """
     _check(path, path.stat(), pipe)
     return path
 
 
 def open_file(path: Path, *, pipe: bool = False) -> BufferedReader:
-    """Open a file that `check` accepts. Reading one that blocks, such as the kernel's log, fails instead."""
-    check(path, pipe=pipe)  # before it is opened: opening a device can have effects
+    """Open a file that `check` accepts. Reads that would block, such as of the kernel's log, fail."""
+    check(path, pipe=pipe)  # before opening: opening a device can have effects
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb")
     try:
         _check(path, os.fstat(file.fileno()), pipe)
@@ -60,7 +60,7 @@ def open_file(path: Path, *, pipe: bool = False) -> BufferedReader:
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal digest of the bytes of a file that `open_file` opens. Raises OSError."""
+    """Return the hexadecimal SHA-256 digest of a file that `open_file` opens. Raises OSError."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -68,7 +68,7 @@ def sha256(path: Path) -> str:
 def pieces(path: Path, most: int, *, pipe: bool = False) -> Iterator[bytes]:
     """Yield the content of a file that `check` accepts in pieces.
 
-    Raises OSError, also for more than `most` bytes, and for a pipe that gives nothing within `PATIENCE`.
+    Raises OSError, also for more than `most` bytes, and for a pipe without data for `PATIENCE`.
     """
     with open_file(path, pipe=pipe) as file:
         poll = select.poll()
@@ -91,17 +91,17 @@ def pieces(path: Path, most: int, *, pipe: bool = False) -> Iterator[bytes]:
 
 
 def content(path: Path, most: int = MOST, *, pipe: bool = False) -> bytes:
-    """Return the content of a file. Errors: of `pieces`."""
+    """Return the content of a file. Errors: as in `pieces`."""
     return b"".join(pieces(path, most, pipe=pipe))
 
 
 def text(path: Path, most: int = MOST, *, errors: str = "replace") -> str:
-    """Return the text of a file in UTF-8. errors: as of `bytes.decode`. Errors: of `pieces`, and UnicodeError."""
+    """Return the text of a UTF-8 file. errors: as in `bytes.decode`. Errors: as in `pieces`, and UnicodeError."""
     return content(path, most).decode(errors=errors)
 
 
 def json_value(source: Path | str | bytes) -> Any:
-    """Return the value in a JSON file, or in its content. Errors: of `pieces`; ValueError for other content."""
+    """Return the value of a JSON file or of its content. Errors: as in `pieces`; ValueError for other content."""
     source = content(source) if isinstance(source, Path) else source
     if isinstance(source, bytes) and sum(map(source.count, (b",", b"[", b"{"))) * _VALUE_BYTES > share_of_memory():
         raise ValueError("more values than a quarter of the memory holds")
@@ -112,7 +112,7 @@ def json_value(source: Path | str | bytes) -> Any:
 
 
 def share_of_memory() -> int:
-    """Return a quarter of the memory that this process can have, bytes: the limit for records of any number."""
+    """Return a quarter of the memory available to this process, bytes: the limit for records of any number."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return (memory if limit == resource.RLIM_INFINITY else min(memory, limit)) // 4
@@ -125,9 +125,9 @@ def _check(path: Path, status: os.stat_result, pipe: bool) -> None:
 
 
 def package_path(package: str, name: str, requirements: str = "demo") -> Path:
-    """Return the path of a file or folder in a package, which is not imported, as that may take long.
+    """Return the path of a file or folder in a package, without importing the package, which may take long.
 
-    requirements: name of the file in ``requirements/`` that pins it. Raises CellbedError where it is missing.
+    requirements: name of the file in ``requirements/`` that pins the package. Raises CellbedError if it is missing.
     """
     found = importlib.util.find_spec(package)
     for folder in (found.submodule_search_locations if found else None) or []:

@@ -8,19 +8,19 @@ from typing import Any, Literal
 
 Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
 MOST_OPEN = 100_000
-"""Open requests that are remembered; beyond it the oldest that timed out is given up, so memory has a bound."""
+"""Maximum open requests; beyond it the oldest timed-out request is closed, so that memory is bounded."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One request and all that is known of it; the fields are the record's, in its order. Kinds add theirs.
+    """The data of one request; the fields are the columns of the record, in order. Kinds add fields.
 
-    Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
-    TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole message
-    with its headers, half-open; over UDP they are numbers of datagrams (``udp.py``). ``accepted_ns``: TCP has taken the
-    first byte; ``buffer_full_ns``: for how much of the time from ``sent_ns`` to then its send buffer was full.
-    ``bytes_up`` and ``bytes_down`` are payloads. ``scale``: share of the payload's width and height that a policy left,
-    1 for all. None: it did not come to that.
+    Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are half-open ranges of the whole message,
+    with headers, in the two byte streams of the TCP connection between ``local_port`` and ``remote_port``; offset 0 is
+    the first byte after the SYN. Over UDP they are numbers of datagrams (``udp.py``). ``accepted_ns``: when TCP
+    accepted the first byte; ``buffer_full_ns``: time from ``sent_ns`` to ``accepted_ns`` with a full send buffer.
+    ``bytes_up`` and ``bytes_down`` are payloads. ``scale``: share of the payload's width and height after a policy, 1
+    for all. None: the step was not reached.
     """
 
     request: int
@@ -45,20 +45,20 @@ class Request:
     tcp: dict[str, int] | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return the fields of its record."""
+        """Return the fields of the request's record."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class Ledger:
     """The requests of one endpoint.
 
-    A request is *ok* with a good reply within ``timeout_ns`` of its intended time, *late* with one after it, *failed*
-    if its reply was an error, whenever that came, *timed-out* without a reply by then, *lost* when its connection broke
-    or the run ended before, *skipped* if a policy decided not to send it. Each is written once, when that is final: a
-    request that timed out stays open until the end, because a late reply may still come.
+    A request is *ok* with a good reply within ``timeout_ns`` of its intended time, *late* with a good reply after it,
+    *failed* with an error as reply at any time, *timed-out* without a reply by then, *lost* if its connection broke or
+    the run ended before, *skipped* if a policy decided not to send it. Each request is written once, when its status is
+    final. A timed-out request stays open until the end, because a late reply may still come.
 
-    ``write`` takes one line of JSON. issued, completed (ok or late), failed, timed_out (without a reply so far), lost,
-    skipped (not issued) and reduced (issued with a scale below 1) count. on_reply: called after each reply.
+    ``write`` takes one line of JSON. Counters: issued, completed (ok or late), failed, timed_out (without a reply so
+    far), lost, skipped (not issued) and reduced (issued with a scale below 1). on_reply: called after each reply.
     """
 
     def __init__(self, timeout_ns: int, write: Callable[[str], object], most_open: int = MOST_OPEN) -> None:
@@ -74,25 +74,25 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """Open requests that have not timed out: a reply within its time is still possible."""
+        """Number of open requests that have not timed out: their replies may still be in time."""
         return len(self._open) - len(self._expired)
 
     @property
     def next_expiry_ns(self) -> int | None:
-        """When the next open request times out."""
+        """Time at which the next open request times out."""
         self._forget_finished()
         return self._unexpired[0].intended_ns + self._timeout_ns if self._unexpired else None
 
     def latency_ns(self, now: int) -> int | None:
         """Return the latency that a policy observes at `now`, from intended times: of the last reply or time-out, or
-        the age of the oldest request that waits if that is greater. None before any."""
+        the age of the oldest waiting request if greater. None before any request."""
         self._forget_finished()
         ages = [now - self._unexpired[0].intended_ns] if self._unexpired else []
         known = [self._last_latency_ns] if self._last_latency_ns is not None else []
         return max(ages + known, default=None)
 
     def add(self, request: Request) -> None:
-        """``request`` is open from now on."""
+        """Open ``request``."""
         self._issue(request)
         self._open[request.request] = request
         self._unexpired.append(request)
@@ -102,9 +102,9 @@ class Ledger:
         return self._open.get(number)
 
     def reply(self, number: int, now: int, *, error: str | None, start: int, end: int, payload: int) -> None:
-        """The reply to request ``number`` is complete. A reply to no open request is ignored.
+        """Process the complete reply to request ``number``; ignore a reply to no open request.
 
-        start, end: its bytes in the downlink's stream. error: what it reports instead of a result.
+        start, end: range of the reply in the downlink's stream. error: the reported error, if any.
         """
         request = self._open.pop(number, None)
         if request is None:
@@ -122,24 +122,24 @@ class Ledger:
         self.on_reply()
 
     def lose(self, number: int, error: str) -> None:
-        """Request ``number`` gets no reply any more, for this reason; timed out if its time is over already."""
+        """Close request ``number`` without a reply, for this reason; timed out if its time is over."""
         if number in self._open:
             self._give_up(number, error)
 
     def refuse(self, request: Request, error: str) -> None:
-        """``request`` was due but never sent: lost, for this reason."""
+        """Record ``request``, which was due but never sent, as lost for this reason."""
         self._issue(request)
         self.lost += 1
         request.error = error
         self._finish(request, "lost")
 
     def skip(self, request: Request) -> None:
-        """``request`` was due and a policy decided not to send it."""
+        """Record ``request``, which a policy decided not to send."""
         self.skipped += 1
         self._finish(request, "skipped")
 
     def expire(self, now: int) -> None:
-        """Count what has timed out by ``now``."""
+        """Count the requests that have timed out by ``now``."""
         while (expiry := self.next_expiry_ns) is not None and expiry <= now:
             request = self._unexpired.popleft()
             self._expired.add(request.request)
@@ -149,11 +149,11 @@ class Ledger:
             self._give_up(min(self._expired), "no reply")
 
     def connection_lost(self, now: int) -> None:
-        """The connection broke: what is open gets no reply any more."""
+        """Close all open requests: the connection broke."""
         self._close(now, "the connection broke")
 
     def close(self, now: int) -> None:
-        """The run is over: write what is still open."""
+        """Write all open requests: the run is over."""
         self._close(now, "the run ended")
 
     def _issue(self, request: Request) -> None:

@@ -1,8 +1,7 @@
-"""The life cycle of a workload process: it reads its configuration, reports ``ready``, ends with stdin and its parent.
+"""The life cycle of a workload process: it reads its configuration, reports ``ready``, ends with stdin or its parent.
 
-Standard output carries one JSON object per line (``{"event": "ready"}`` first), standard error what a human should
-read. The end of standard input means: stop now. This module is imported by every process at its start and keeps its
-own imports few.
+Standard output carries one JSON object per line (``{"event": "ready"}`` first), standard error text for humans. The end
+of standard input means: stop now. Every process imports this module at its start, so the module imports little.
 """
 
 import json
@@ -20,15 +19,14 @@ from cellbed_node.processes import die_with_parent
 
 
 class WorkloadError(Exception):
-    """Why a workload's process cannot continue; its text is the last line on standard error."""
+    """An error that ends a workload's process; its text is the last line on standard error."""
 
 
 def run(main: Callable[[dict[str, Any]], None], arguments: list[str] | None = None) -> NoReturn:
     """Run ``main`` with the configuration named on the command line (``--config FILE.json``), then exit.
 
-    arguments: instead of the command line's.
-    Exit status: 0 at the end of ``main`` or on SIGTERM, 1 for a WorkloadError, 2 for a wrong configuration.
-    SIGINT is ignored: a Ctrl-C is for the command that started us, which closes our standard input.
+    arguments: replace the command line. Exit status: 0 at the end of ``main`` or on SIGTERM, 1 for a WorkloadError, 2
+    for an invalid configuration. SIGINT is ignored: Ctrl-C is for the parent command, which closes our standard input.
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -51,13 +49,13 @@ def run(main: Callable[[dict[str, Any]], None], arguments: list[str] | None = No
 
 
 def announce(event: str, **fields: Any) -> None:
-    """Write one event for the process that started us."""
+    """Write one event for the parent process."""
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def open_record(path: Path) -> TextIOWrapper:
-    """Return a file for JSON lines; what is already there stays. Each line is in the file at once, since the node may
-    crash: with the service's lines, the parts of answered requests would be missing. Raises WorkloadError."""
+    """Return a file for appending JSON lines. Each line is written at once, since the node may crash: without the
+    service's lines, parts of answered requests would be missing. Raises WorkloadError."""
     try:
         return path.open("a", encoding="utf-8", buffering=1)
     except OSError as error:
@@ -65,9 +63,9 @@ def open_record(path: Path) -> TextIOWrapper:
 
 
 class Commands:
-    """JSON lines on standard input, read without ever waiting for them.
+    """JSON lines on standard input, read without blocking.
 
-    closed: whether standard input has ended, and with it the wish that this process should run.
+    closed: whether standard input has ended: the process must stop.
     """
 
     def __init__(self) -> None:
@@ -79,7 +77,7 @@ class Commands:
         return self._descriptor
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the commands that have come in. Call it when the descriptor is readable. Raises WorkloadError."""
+        """Return the received commands. Call it when the descriptor is readable. Raises WorkloadError."""
         chunk = os.read(self._descriptor, 65536)
         self.closed = not chunk
         *lines, self._rest = (self._rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""The machine as clients need it: its clock and its sockets. A virtual run has others (`replaced`)."""
+"""The machine's clock and sockets for clients. A virtual run has others (`replaced`)."""
 
 import errno
 import os
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 _RECEIVE_BUFFER = 4 << 20
-"""Of a UDP socket, bytes, as far as the kernel grants it: what it drops looks like loss."""
+"""Receive buffer of a UDP socket, bytes, as far as the kernel grants it: an overflow looks like loss."""
 now_ns: Callable[[], int] = time.monotonic_ns
 _ATTEMPTS = 5
-"""Readings of two clocks; the closest pair counts."""
+"""Number of readings of two clocks; the closest pair counts."""
 
 
 def clock_ahead(clock: int) -> int:
-    """Return by how many ns a clock is ahead of the monotonic one."""
+    """Return by how many ns a clock is ahead of the monotonic clock."""
     readings = []
     for _ in range(_ATTEMPTS):
         before = time.monotonic_ns()
@@ -27,13 +27,13 @@ def clock_ahead(clock: int) -> int:
 
 
 def connect(host: str, port: int) -> Any:
-    """Return a TCP socket that connects to an address in the background; it becomes writable when that has ended.
+    """Return a TCP socket that connects to an address in the background; it is writable when the attempt has ended.
 
-    Errors: ``OSError`` where it fails at once.
+    Errors: ``OSError`` on immediate failure.
     """
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     found.setblocking(False)
-    # Messages are written whole: Nagle's algorithm could only hold back the tail of each.
+    # Messages are written whole: Nagle's algorithm could only delay the tail of each.
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     code = found.connect_ex((host, port))
     if code not in (0, errno.EINPROGRESS):
@@ -43,8 +43,7 @@ def connect(host: str, port: int) -> Any:
 
 
 def datagrams(host: str, port: int, local_port: int = 0) -> Any:
-    """Return a UDP socket for datagrams to and from one address. local_port: 0 for one that is free. Errors:
-    ``OSError``."""
+    """Return a UDP socket for datagrams to and from one address. local_port: 0 for a free port. Errors: ``OSError``."""
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     found.setblocking(False)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
@@ -59,7 +58,7 @@ def datagrams(host: str, port: int, local_port: int = 0) -> Any:
 
 
 def resolve(host: str, port: int) -> str:
-    """Return the address of a host by its name. Errors: ``OSError``."""
+    """Return the address of the host name. Errors: ``OSError``."""
     return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
 
 
@@ -70,7 +69,7 @@ def replace_machine(
     opening: Callable[..., Any],
     resolving: Callable[[str, int], str],
 ) -> Iterator[None]:
-    """Give all clients of this process another clock and other sockets. connecting: of TCP; opening: of UDP."""
+    """Replace clock and sockets for all clients of this process. connecting: TCP sockets; opening: UDP sockets."""
     global now_ns, connect, datagrams, resolve
     before = now_ns, connect, datagrams, resolve
     now_ns, connect, datagrams, resolve = clock, connecting, opening, resolving  # type: ignore[assignment]

@@ -1,8 +1,8 @@
 """Policies of an endpoint under congestion: which requests of the schedule it sends, and at which resolution.
 
 Pure state machines. Time and the observed latency are arguments. The observed latency (`Ledger.latency_ns`) is the
-last reply's, or the age of the oldest request without a reply if that is greater, both from the intended time. A
-request that timed out counts as a reply with the time-out as its latency, until the next reply.
+latency of the last reply, or the age of the oldest request without a reply if greater, both from the intended time. A
+timed-out request counts as a reply with the time-out as latency, until the next reply.
 """
 
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """send: whether the request is sent or skipped. scale: share of the payload's width and height, 1 for all."""
+    """A decision. send: whether the request is sent or skipped. scale: share of the payload's width and height."""
 
     send: bool
     scale: float = 1.0
 
 
 class Policy(Protocol):
-    """Decides about each request when it is taken up."""
+    """Decides about each request when it is due."""
 
     def decide(self, now_ns: int, latency_ns: int | None) -> Decision:
         """Return the decision at `now_ns`, given the observed latency (None before the first request)."""
 
 
 class _Thinning:
-    """Sends a share of the requests, evenly spread: one whenever the shares add up to the next whole request."""
+    """Sends a share of the requests, evenly spread: one whenever the sum of shares reaches the next integer."""
 
     def __init__(self) -> None:
         self._credit = 0.0
@@ -40,7 +40,7 @@ class _Thinning:
 
 
 class Halve:
-    """Half of the rate while the latency is above a threshold.
+    """Half the rate while the latency is above a threshold.
 
     As "Congestion control", listing 2 in §6.6 of Mishchenko, "Network Simulation for AI in the Digital Continuum",
     2025: ``sending_rate = frequency / 2`` if ``latency > 500 ms``, else ``frequency``, by sending every second
@@ -56,8 +56,8 @@ class Halve:
 
 
 class ReduceResolution:
-    """All requests, but smaller payloads while the latency is above a threshold: the alternative that the same section
-    names. scale: of width and height."""
+    """All requests, but with smaller payloads while the latency is above a threshold: the alternative in the same
+    section. scale: of width and height."""
 
     def __init__(self, above_ns: int, scale: float) -> None:
         self._above_ns = above_ns
@@ -68,12 +68,12 @@ class ReduceResolution:
 
 
 class Aimd:
-    """Additive increase, multiplicative decrease of the share of requests that are sent (Chiu & Jain, "Analysis of the
-    Increase and Decrease Algorithms for Congestion Avoidance", Computer Networks and ISDN Systems 17, 1989).
+    """Additive increase, multiplicative decrease of the share of sent requests (Chiu & Jain, "Analysis of the Increase
+    and Decrease Algorithms for Congestion Avoidance", Computer Networks and ISDN Systems 17, 1989).
 
-    The share begins at 1. At most once per `interval_ns` it is multiplied by `decrease` if the latency is above the
-    threshold, else `increase` is added; it stays between `least` and 1. The interval gives a decrease time to have an
-    effect before the next one.
+    The initial share is 1. At most once per `interval_ns`, the share is multiplied by `decrease` if the latency is
+    above the threshold, else increased by `increase`, within `least` to 1. The interval lets a decrease take effect
+    before the next one.
     """
 
     def __init__(self, above_ns: int, interval_ns: int, increase: float, decrease: float, least: float) -> None:

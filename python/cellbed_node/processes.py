@@ -1,4 +1,4 @@
-"""Processes that were started here, settings and time limits of this process, and programs of this machine."""
+"""Processes started here, settings and time limits of this process, and programs of this machine."""
 
 import contextlib
 import ctypes
@@ -13,11 +13,11 @@ from typing import IO, NoReturn, Protocol
 
 
 class Running(Protocol):
-    """A process that was started here: the members that ``subprocess.Popen`` and other ways to start one share."""
+    """A process started here: the common members of ``subprocess.Popen`` and other ways to start processes."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
 
     @property
     def stdin(self) -> IO[bytes] | None:
@@ -28,10 +28,10 @@ class Running(Protocol):
         """The pipe from its standard output, if there is one."""
 
     def poll(self) -> int | None:
-        """Return its exit status, negative for a signal, or ``None`` while it runs."""
+        """Return the exit status, negative for a signal, or ``None`` while the process runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Errors: ``subprocess.TimeoutExpired``."""
+        """Wait for the end of the process. Errors: ``subprocess.TimeoutExpired``."""
 
     def send_signal(self, number: int, /) -> None:
         """Send a signal."""
@@ -41,13 +41,13 @@ class Running(Protocol):
 
 
 KILLED_S = 10.0
-"""The longest time until a killed process must have ended."""
+"""Maximum time in seconds for a killed process to end."""
 
 
 def kill(process: Running) -> None:
     """Kill a program and, if it leads a session, its process group.
 
-    Raises TimeoutError for a program that the kernel does not end, such as one that waits for a disk.
+    Raises TimeoutError if the kernel does not end the program, e.g. because it waits for a disk.
     """
     if process.poll() is None:
         process.kill()
@@ -64,27 +64,26 @@ def kill(process: Running) -> None:
 
 
 def last_line(output: bytes) -> str | None:
-    """Return the last line of a program's output that is not blank; ``None`` without one."""
+    """Return the last non-blank line of a program's output; ``None`` if there is none."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else None
 
 
 def search_path() -> str:
-    """``PATH``, and where distributions keep programs that ordinary users seldom run, such as nginx."""
+    """Return ``PATH`` with the folders of programs that ordinary users seldom run, such as nginx."""
     return os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def find(name: str) -> str | None:
-    """Path of a program on the search path."""
+    """Return the path of a program on the search path."""
     return shutil.which(name, path=search_path())
 
 
 @contextlib.contextmanager
 def time_limit(limit_s: float, error: BaseException, *, processor: bool = False) -> Iterator[None]:
-    """Raise an error in this context after a time, even inside of a regular expression; 0: never.
+    """Raise an error in this context after a time, even inside a regular expression; 0: never.
 
-    processor: the time is that for which the process uses a processor. Has no effect in other threads than the main
-    one.
+    processor: count processor time of the process only. Has no effect outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -111,20 +110,20 @@ _PR_SET_TIMERSLACK = 29
 def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Ask the kernel to send this process a signal when its parent ends (PR_SET_PDEATHSIG).
 
-    Strictly when the thread of its parent ends that started it; it has no effect if the parent has already ended.
+    Strictly: when the thread that started this process ends. Has no effect if the parent has already ended.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def make_no_devices() -> None:
-    """Die with the parent, and have the program that is executed next unable to make device files (capabilities(7))."""
+    """Die with the parent, and prevent the next executed program from making device files (capabilities(7))."""
     die_with_parent()
-    with contextlib.suppress(OSError):  # an ordinary user cannot anyway
+    with contextlib.suppress(OSError):  # an ordinary user has no such right anyway
         _prctl(_PR_CAPBSET_DROP, _CAP_MKNOD)
 
 
 def wake_precisely() -> None:
-    """Ask the kernel not to delay this process's timers to save power (PR_SET_TIMERSLACK; 50 µs else)."""
+    """Ask the kernel not to delay this process's timers to save power (PR_SET_TIMERSLACK; default 50 µs)."""
     _prctl(_PR_SET_TIMERSLACK, 1)
 
 

@@ -1,9 +1,8 @@
 """The receiver of OpenTelemetry's spans: OTLP over HTTP with protobuf, on the loopback of nodes.
 
-One process, in no control group of a node, serves the sockets of all nodes of this machine. It only stores what it
-gets, which is read after the run. Run as ``python -m cellbed_node.receiver`` with its control socket as standard input,
-which passes the sockets until it is closed. A node that is another machine has a receiver of its own there
-(:func:`main`).
+One process, in no control group of a node, serves the sockets of all nodes of this machine. The process only stores the
+exports, which are read after the run. Run as ``python -m cellbed_node.receiver`` with a control socket as standard
+input, which passes the sockets until it is closed. A node on another machine has its receiver there (:func:`main`).
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from cellbed_node.machine import clock_ahead
 
 ADDRESS = ("127.0.0.1", 4318)
 MOST_CONNECTIONS = 64
-"""Of a node at the same time."""
+"""Maximum connections of a node at a time."""
 READ_BYTES = 1 << 16
 _LARGEST_MESSAGE = 1 << 16
 MOST_REASONS = 16
-"""Of a node, why exports are lost."""
+"""Maximum number of different reasons for a node's losses."""
 _IGNORED = ("/v1/metrics", "/v1/logs")
-"""Paths of exports that are accepted and not kept."""
+"""Paths of exports that are accepted and discarded."""
 _FOREIGN = {b"PRI ": "they came by gRPC: use http/protobuf", b"\x16\x03": "they came over TLS: use http://"}
-"""Protocols of exports that cannot be read, by their first bytes."""
+"""Protocols of unreadable exports, by their first bytes."""
 FILES = {"record": SUFFIX, "lost": ".otlp-lost.json"}
-"""Endings of the files of a receiver on another machine."""
+"""Suffixes of the files of a receiver on another machine."""
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A node. record: file for bodies; written: its bytes. lost: exports that were not stored, by the reason."""
+    """A node. record: file for bodies; written: its size in bytes. lost: number of exports not stored, by reason."""
 
     name: str
     record: IO[bytes]
@@ -57,11 +56,11 @@ class _Node:
     lost: Counter[str] = field(default_factory=Counter)
 
     def lose(self, why: str) -> None:
-        """Count an export that is not stored. why: perhaps with words of the program."""
+        """Count an export that is not stored. why: may quote the program."""
         self.lost[why if why in self.lost or len(self.lost) < MOST_REASONS - 1 else "for other reasons"] += 1
 
     def store(self, body: bytes) -> int:
-        """Store the body of an export; returns the status of the reply."""
+        """Store the body of an export; return the status of the reply."""
         if self.written + HEADER.size + len(body) > LARGEST_RECORD:
             self.lose(f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept")
             return 413
@@ -76,7 +75,7 @@ class _Node:
 
 
 class _Exporter:
-    """A connection of a program that exports."""
+    """A connection of an exporting program."""
 
     def __init__(self, connection: socket.socket, node: _Node) -> None:
         self.socket, self.node = connection, node
@@ -85,7 +84,7 @@ class _Exporter:
         self._body = bytearray()
 
     def read(self) -> bool:
-        """Take what has arrived; returns whether the connection stays."""
+        """Process received bytes; return whether the connection stays open."""
         try:
             data = self.socket.recv(READ_BYTES)
         except BlockingIOError:
@@ -128,7 +127,7 @@ class _Exporter:
                     return event is h11.NEED_DATA
 
     def _take(self) -> int:
-        """Take the whole request; returns the status of the reply."""
+        """Process the complete request; return the status of the reply."""
         assert self._request is not None
         headers = dict(self._request.headers)
         path = self._request.target.decode(errors="replace").partition("?")[0].rstrip("/") or "/"
@@ -163,12 +162,12 @@ class _Exporter:
         self._send(h11.EndOfMessage())
 
     def _send(self, event: Any) -> None:
-        # The buffer of a connection without other replies has room for it.
+        # A connection without other replies has room for this one in its buffer.
         self.socket.send(self._protocol.send(event) or b"", socket.MSG_NOSIGNAL)
 
 
 def serve(control: socket.socket) -> dict[str, dict[str, int]]:
-    """Serve until the end of the control socket, and take what has arrived by then; returns what each node has lost."""
+    """Serve until the control socket ends, and read what has arrived by then; return the losses of each node."""
     selector = selectors.DefaultSelector()
     selector.register(control, selectors.EVENT_READ)
     nodes: list[_Node] = []
@@ -210,8 +209,8 @@ def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _No
 
 
 def main(config: dict[str, str]) -> None:
-    """Receive on this machine alone, until the end of standard input. config: the node; ``record``: the file of bodies;
-    ``lost``: the file of losses."""
+    """Receive on this machine alone, until the end of standard input. config: the node; ``record``: file for bodies;
+    ``lost``: file for losses."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS) as listener:
         message = json.dumps({"node": config["node"], "file": config["record"]}).encode()

@@ -1,6 +1,6 @@
-"""TCP connections of load generators: opened without blocking, counted byte by byte, with the kernel's view of each.
+"""TCP connections of load generators: opened without blocking, with counted bytes and the kernel's view of each.
 
-A packet log has sequence numbers, so the offset of a message in its connection's byte stream finds its packets.
+A packet log has sequence numbers: the offset of a message in the byte stream of its connection finds its packets.
 """
 
 import socket
@@ -9,16 +9,16 @@ import struct
 from cellbed_node import machine
 
 # struct tcp_info of linux/tcp.h (tcp(7), TCP_INFO): eight one-byte fields, then 24 of 32 bits, then mixed ones; these
-# are the positions of those we keep.
+# are the positions of the fields used here.
 _FIELDS = struct.Struct("=8B24I4Q6I4Q")
 TCP_INFO = {"cwnd": 8 + 18, "rtt_us": 8 + 15, "retransmits": 8 + 23, "receive_window_limited_us": 8 + 24 + 4 + 6 + 2}
 
 
 class CountingSocket:
-    """A connected TCP socket that counts the bytes that pass.
+    """A connected TCP socket that counts its bytes.
 
-    sent, received: bytes so far, which is the offset of the next byte in its stream. refused_ns: :meth:`full_ns` at the
-    newest send.
+    sent, received: bytes so far, i.e. the offset of the next byte in its stream. refused_ns: :meth:`full_ns` at the
+    latest send.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -38,13 +38,13 @@ class CountingSocket:
         begin = machine.now_ns()
         self.refused_ns = self.full_ns(begin)
         self._full_since = begin
-        count = self.tcp.send(buffer)  # raises BlockingIOError where nothing fits
+        count = self.tcp.send(buffer)  # raises BlockingIOError if nothing fits
         self._full_since = begin if count < len(buffer) else None
         self.sent += count
         return count
 
     def full_ns(self, now: int) -> int:
-        """For how long TCP's send buffer has refused bytes of the program by `now`, since the connection opened."""
+        """Return how long TCP's send buffer has refused bytes by `now`, since the connection opened."""
         return self.refused_ns + (0 if self._full_since is None else now - self._full_since)
 
     def close(self) -> None:
@@ -58,10 +58,10 @@ class CountingSocket:
 
 
 def tcp_info(connection: socket.socket) -> dict[str, int] | None:
-    """State of the sender: ``cwnd`` in segments, smoothed ``rtt_us``, ``retransmits`` (segments, since it opened),
-    ``receive_window_limited_us`` (for how long the receiver's window kept it from sending, likewise; Linux 4.10).
+    """Return the sender's state: ``cwnd`` in segments, smoothed ``rtt_us``, ``retransmits`` (segments since opening),
+    ``receive_window_limited_us`` (time limited by the receiver's window since opening; Linux 4.10).
 
-    None where the connection is gone.
+    None if the connection is gone.
     """
     try:
         fields = _FIELDS.unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size))
@@ -71,7 +71,7 @@ def tcp_info(connection: socket.socket) -> dict[str, int] | None:
 
 
 def pack_info(cwnd: int, rtt_us: int, retransmits: int) -> bytes:
-    """Return what the kernel would give :func:`tcp_info` for this state."""
+    """Return the kernel's data from which :func:`tcp_info` gets this state."""
     fields = [0] * len(_FIELDS.unpack(bytes(_FIELDS.size)))
     for name, value in (("cwnd", cwnd), ("rtt_us", rtt_us), ("retransmits", retransmits)):
         fields[TCP_INFO[name]] = value

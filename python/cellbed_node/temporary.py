@@ -1,4 +1,4 @@
-"""Temporary folders, and how remains of killed processes are distinguished from live work.
+"""Temporary folders, and the distinction between remains of killed processes and live work.
 
 A process holds a lock on its folder, which the kernel releases with the process.
 """
@@ -21,7 +21,7 @@ _PREFIX = "cellbed-tmp-"
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a new folder in ``$TMPDIR`` or ``/tmp``, removed at the end. Remains of killed processes are removed, too.
+    """Yield a new folder in ``$TMPDIR`` or ``/tmp``, removed at the end. Remains of killed processes are also removed.
 
     Errors: ``OSError``.
     """
@@ -49,7 +49,7 @@ def sweep_temporary() -> list[Path]:
 
 
 def remove_stale(folders: Iterable[Path]) -> list[Path]:
-    """Remove those folders that no process holds, and return them."""
+    """Remove and return the folders that no process holds."""
     left = []
     for folder in folders:
         try:
@@ -58,7 +58,7 @@ def remove_stale(folders: Iterable[Path]) -> list[Path]:
             folder.unlink(missing_ok=True)
             continue
         except OSError:
-            continue  # its owner works in it, or has just removed it
+            continue  # the owner works in it, or has just removed it
         try:
             remove_tree(folder, ignore_errors=True)
             left.append(folder)
@@ -68,9 +68,9 @@ def remove_stale(folders: Iterable[Path]) -> list[Path]:
 
 
 def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: Any) -> None:
-    """Remove a folder with everything that programs left, also folders that their owner may not enter: at any depth
-    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``; with them another
-    program removes it in any case.
+    """Remove a folder with all files of programs, also subfolders that the owner may not enter: at any depth
+    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``; they force removal by
+    another program.
 
     Errors: ``OSError``.
     """
@@ -83,7 +83,7 @@ def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: A
     script = 'test "$(id -u)" = 0 || chmod -R u+rwX -- "$1" 2>&-; exec rm -rf -- "$1"'
     command, output = ["sh", "-c", script, "sh", str(folder)], subprocess.DEVNULL
     with contextlib.suppress(*[OSError] * ignore_errors):
-        try:  # in a group of its own, which Ctrl-C does not end before its caller
+        try:  # in a separate group, which Ctrl-C does not end before its caller
             subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=True, process_group=0, **options)
         except BlockingIOError:  # no more processes are allowed
             shutil.rmtree(folder)
@@ -93,7 +93,7 @@ def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: A
 
 
 def hold(folder: Path) -> int:
-    """Return the descriptor with the folder's lock. Raises BlockingIOError where another process has it."""
+    """Lock the folder and return the descriptor with the lock. Raises BlockingIOError if another process has it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

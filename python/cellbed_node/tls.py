@@ -1,6 +1,6 @@
-"""TLS of load generators, above connections whose bytes are counted: a message knows its bytes of the TCP stream.
+"""TLS of load generators, over connections that count bytes: messages are located in the TCP stream.
 
-What a message was is then known by whole records: from the begin of the first that carries it to the end of the last.
+Messages are located by whole records: from the start of the first record with the message to the end of the last.
 """
 
 import ssl
@@ -13,11 +13,11 @@ _READ = 1 << 16
 
 
 class Clear:
-    """A connection without TLS, and the interface of one with it.
+    """A connection without TLS, and the base class of connections with TLS.
 
-    ready: whether messages can pass. hello: bytes of the uplink's stream until the end of the client's first flight,
-    ``None`` without TLS; flight: bytes of the downlink's stream until the handshake was complete. protocol: that the
-    server has chosen (ALPN). over: whether the server has ended TLS.
+    ready: whether messages can pass. hello: length of the client's first flight in the uplink's stream, ``None``
+    without TLS; flight: bytes of the downlink's stream until the handshake was complete. protocol: chosen by the server
+    (ALPN). over: whether the server has ended TLS.
     """
 
     ready = True
@@ -30,40 +30,40 @@ class Clear:
         """Begin the handshake."""
 
     def encode(self, data: bytes) -> bytes:
-        """Return what carries bytes of messages."""
+        """Return the bytes to send for bytes of messages."""
         return data
 
     def decode(self, data: bytes) -> bytes:
-        """Return the bytes of messages that received bytes complete. Errors: ``ssl.SSLError``."""
+        """Return the bytes of messages that `data` completes. Errors: ``ssl.SSLError``."""
         return data
 
     def answer(self) -> bytes:
-        """Return the bytes that must be sent beside messages."""
+        """Return the bytes to send besides messages."""
         return b""
 
     def start(self, offset: int) -> int:
-        """Return where in the downlink's stream the byte at an offset of the messages begins.
+        """Return the start, in the downlink's stream, of the byte at an offset of the messages.
 
-        It has been received. Offsets of calls to this and to :meth:`end` do not decrease."""
+        The byte has been received. Offsets of calls to `start` and :meth:`end` do not decrease."""
         return offset
 
     def end(self, offset: int) -> int:
-        """Return where in the downlink's stream the bytes of the messages before an offset end."""
+        """Return the end, in the downlink's stream, of the message bytes before an offset."""
         return offset
 
 
 class Records(Clear):
-    """A connection whose messages come in records of TLS. taken: bytes of the downlink's stream in whole records."""
+    """A connection whose messages are in TLS records. taken: bytes of the downlink's stream in whole records."""
 
     def __init__(self) -> None:
         self.ready = False
         self.taken = 0
         self._rest = bytearray()
         self._decoded = 0
-        self._marks: deque[tuple[int, int, int]] = deque()  # records: end in the messages, begin and end in the stream
+        self._marks: deque[tuple[int, int, int]] = deque()  # records: end in the messages, start and end in the stream
 
     def take(self, record: bytes) -> bytes:
-        """Return the bytes of messages in a record. Errors: ``ssl.SSLError``."""
+        """Return the message bytes of a record. Errors: ``ssl.SSLError``."""
         raise NotImplementedError
 
     def decode(self, data: bytes) -> bytes:
@@ -142,7 +142,7 @@ class Tls(Records):
 
 
 def client_context(authority: str, protocols: Sequence[str]) -> ssl.SSLContext:
-    """Return the settings of clients. authority: file with the certificates that are trusted. Errors: ``OSError``."""
+    """Return the TLS settings of clients. authority: file with the trusted certificates. Errors: ``OSError``."""
     context = ssl.create_default_context(cafile=authority)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(list(protocols))
@@ -150,7 +150,7 @@ def client_context(authority: str, protocols: Sequence[str]) -> ssl.SSLContext:
 
 
 def reason(error: ssl.SSLError) -> str:
-    """Return the reason of a failure in words."""
+    """Return the reason of a failure as text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the server's certificate is refused: {error.verify_message}"
     words = getattr(error, "reason", None)

@@ -1,11 +1,11 @@
-//! Arriving packets, in NumPy arrays.
+//! Arriving packets in NumPy arrays.
 
 use cellbed_link::{Bytes, Ecn, Tag, Time};
 use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// The arrays of times, sizes, flows and ECN fields: an entry of each is a packet.
+/// Arrays of times, sizes, flows and ECN fields, with one entry per packet.
 pub type Arrays<'py> = (
     PyReadonlyArray1<'py, i64>,
     PyReadonlyArray1<'py, u32>,
@@ -13,7 +13,7 @@ pub type Arrays<'py> = (
     Option<PyReadonlyArray1<'py, u8>>,
 );
 
-/// The same as slices.
+/// The arrays of [`Arrays`] as slices.
 #[derive(Clone, Copy)]
 pub struct Arrivals<'a> {
     pub times: &'a [i64],
@@ -33,8 +33,8 @@ impl<'a> Arrivals<'a> {
         })
     }
 
-    /// Refuses columns of different lengths, invalid sizes and ECN fields, and arrivals before `now` or the packet
-    /// before.
+    /// Rejects columns of different lengths, invalid sizes and ECN fields, and arrivals before `now` or the previous
+    /// packet.
     pub fn check(&self, now: Time) -> PyResult<()> {
         let length = self.times.len();
         let lengths = [
@@ -69,7 +69,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Packets with all of their columns.
+    /// Returns the packets with all of their columns.
     pub fn packets(self) -> impl Iterator<Item = (Time, Bytes, Tag)> + 'a {
         let rows = self.times.iter().zip(self.sizes).enumerate();
         rows.map(move |(index, (&time, &size))| {
@@ -77,7 +77,7 @@ impl<'a> Arrivals<'a> {
                 flow: self.flows.map_or(0, |flows| flows[index]),
                 ecn: Ecn::of_traffic_class(self.ecn.map_or(0, |ecn| ecn[index])),
             };
-            // A negative time was refused.
+            // Negative times were rejected.
             (
                 Time::from_nanos(time.unsigned_abs()),
                 Bytes(size.into()),

@@ -32,7 +32,7 @@ pub fn calibrate_virtually(
     })
 }
 
-/// Adaptive saturation of one direction: when packets were sent and when they arrived, -1 for lost ones, ns.
+/// Saturates one direction adaptively. Returns send and arrival times of packets, ns; -1 if lost.
 #[pyfunction]
 pub fn saturate_virtually<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Outcomes of packets, in columns that NumPy takes over without a copy.
+//! Outcomes of packets, in columns that NumPy adopts without a copy.
 
 use cellbed_link::{Fate, Outcome, Time};
 use numpy::{IntoPyArray, PyArray1};
@@ -18,7 +18,7 @@ pub type Table<'py> = (
     Column<'py, i64>,
 );
 
-/// A column each of packet, arrival, release, departure, size, fate, mark and corrupt bit; times in ns.
+/// Columns of packet, arrival, release, departure, size, fate, mark and corrupt bit; times in ns.
 #[derive(Default)]
 pub struct Columns {
     packet: Vec<u64>,
@@ -36,7 +36,7 @@ const HELD: u8 = 255;
 const NOTHING: i64 = -1;
 
 impl Columns {
-    /// A row for each arriving packet, numbered from 0, without an outcome.
+    /// Returns a row without an outcome for each arriving packet, numbered from 0.
     pub fn held(times: &[i64], sizes: &[u32]) -> Self {
         let rows = times.len();
         Self {
@@ -64,8 +64,7 @@ impl Columns {
         self.corrupt_bit.push(bit(outcome));
     }
 
-    /// Writes an outcome into the row of its packet, or behind all rows if the packet has one already: it was
-    /// duplicated.
+    /// Writes an outcome into the row of its packet, or after all rows if the row has one: the packet was duplicated.
     pub fn place(&mut self, outcome: &Outcome<u64>) {
         let row = outcome.packet as usize;
         if self.fate[row] != HELD {
@@ -105,7 +104,7 @@ fn bit(outcome: &Outcome<u64>) -> i64 {
     outcome.corrupt_bit.map_or(NOTHING, i64::from)
 }
 
-/// The last representable instant stands for all later ones.
+/// Returns a time in ns; times that do not fit become the last representable one.
 pub fn nanos(time: Time) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }

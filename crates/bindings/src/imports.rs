@@ -1,4 +1,4 @@
-//! `cellbed_traces` in Python.
+//! The crate `cellbed_traces` for Python.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn import_series(
     })
 }
 
-/// Let Python handle its signals, and report the number of bytes read since the last call.
+/// Lets Python handle its signals, and reports the number of bytes read since the last call.
 fn report_progress(progress: Option<&Py<PyAny>>, bytes: u64) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;

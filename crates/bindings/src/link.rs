@@ -1,4 +1,4 @@
-//! A direction of the path model in Python, over columns of packets.
+//! A direction of the path model for Python, on packet columns.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -15,13 +15,13 @@ use serde_json::Value;
 use crate::arrivals::{Arrays, Arrivals, refuse};
 use crate::columns::{Columns, Table};
 
-/// Returns the schema of stages by their place (`cellbed_link::schema`), in JSON.
+/// Returns the schema of stages by place (`cellbed_link::schema`), in JSON.
 #[pyfunction]
 pub fn stage_schema() -> &'static str {
     cellbed_link::schema::STAGES
 }
 
-/// One direction of a link in virtual time. See `cellbed.Link`, its Python class.
+/// One direction of a link in virtual time, for the Python class `cellbed.Link`.
 #[pyclass(frozen, module = "cellbed._core")]
 pub struct Direction {
     /// At rest: the initial state of every run.
@@ -31,13 +31,13 @@ pub struct Direction {
 
 struct Running {
     model: Model<u64>,
-    /// Number of packets sent: the number of the next one.
+    /// Number of packets sent so far, i.e. the number of the next one.
     sent: u64,
-    /// The current time, which no later call may precede.
+    /// The current time; later calls must not precede it.
     now: Time,
 }
 
-/// Packets between two polls of departures: few, so that departures stay in the processor's cache.
+/// Number of packets between two polls of departures: small, so that departures stay in the processor's cache.
 const TURN: u64 = 64;
 
 impl Running {
@@ -49,7 +49,7 @@ impl Running {
         }
     }
 
-    /// Sends packets and calls `record` with all that leave or are dropped up to the last arrival.
+    /// Sends packets and calls `record` with all that leave or are dropped by the last arrival.
     fn send(&mut self, arrivals: Arrivals<'_>, mut record: impl FnMut(Outcome<u64>)) {
         for (time, size, tag) in arrivals.packets() {
             self.model.accept_tagged(time, self.sent, size, tag);
@@ -170,13 +170,13 @@ impl Direction {
 }
 
 impl Direction {
-    /// The running link, for this thread alone. Call it without the interpreter, which the current holder may need to
-    /// release the link.
+    /// Returns the running link, for this thread alone. Call it without the interpreter, which the current holder may
+    /// need to release the link.
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The packets that leave during `work`.
+    /// Returns the packets that leave during `work`.
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -205,7 +205,7 @@ pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {
     changes.into_iter().map(change).collect()
 }
 
-/// Stages of a JSON list of tables, as the emulator's configuration has them.
+/// Parses stages in a JSON list of tables, as in the emulator's configuration.
 pub fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
     let tables: Vec<Value> = from_json("stages", stages)?;
     let mut reader = Reader::new(|path: &Path| File::open(path));

@@ -1,4 +1,4 @@
-//! Applications over a path in virtual time. The Python module is `cellbed.path`.
+//! Applications over a path in virtual time, for the Python module `cellbed.path`.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::columns::nanos;
 use crate::link::{LaterStage, from_json, parse, parse_changes};
 
 type Column<'py> = Bound<'py, PyArray1<i64>>;
-/// Started, finished, repairs and timeouts.
+/// Columns: start, finish, retransmissions and timeouts of downloads.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
 
 const NOTHING: i64 = -1;
@@ -139,7 +139,7 @@ impl Path {
 }
 
 impl Path {
-    /// The path for this thread alone. Call it without the interpreter.
+    /// Returns the path, for this thread alone. Call it without the interpreter.
     fn network(&self) -> MutexGuard<'_, Network> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -170,18 +170,18 @@ fn table<'py>(py: Python<'py>, downloads: &[Download]) -> DownloadTable<'py> {
     )
 }
 
-/// The laws of a path's TCP: paths mark no packets.
+/// Returns the laws for TCP over a path, where no packets are marked.
 fn path_controls() -> impl Iterator<Item = Control> {
     Control::ALL.iter().copied().filter(|law| !law.uses_ecn())
 }
 
-/// Names of the laws of a path's TCP.
+/// Returns the names of the laws for TCP over a path.
 #[pyfunction]
 pub fn congestion_controls() -> Vec<String> {
     path_controls().map(Control::name).collect()
 }
 
-/// Loads a congestion control law of a shared object under a name.
+/// Loads a congestion control law from a shared object under a name.
 #[pyfunction]
 pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
     match cellbed_laws::load(name, &path) {
@@ -190,7 +190,7 @@ pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
     }
 }
 
-/// Returns the law of a name.
+/// Returns the law with a name.
 pub fn parse_control(name: &str) -> PyResult<Control> {
     match Control::from_name(name) {
         Some(control) if !control.uses_ecn() => Ok(control),

@@ -1,4 +1,4 @@
-//! Position of each key of a TOML document, for errors that point at a line; also bounds all parsing of TOML.
+//! Positions of the keys of a TOML document, for errors that point at a line; also limits the parsing of TOML.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use toml_parser::lexer::TokenKind;
 
 type Positions = HashMap<String, (usize, usize)>;
 
-/// Parts of the longest key that is parsed: each part is a level, and levels are visited recursively.
+/// Maximum parts of a parsed key: each part is a level, and levels are visited recursively.
 const MOST_PARTS: usize = 64;
-/// Bytes of the longest path that gets a position: with it the memory for paths is a multiple of the text's size.
+/// Maximum bytes of a path with a position: the memory for paths is then a multiple of the text's size.
 const LONGEST_PATH: usize = 512;
 
 #[pyfunction]
@@ -22,14 +22,14 @@ pub fn toml_longest_key(text: &str) -> (usize, usize) {
     (parts, Lines::new(text).position(at..at).0)
 }
 
-/// Number of parts of the key with the most parts, and where its last part stands. Does not parse.
+/// Returns the maximum number of parts of a key, and the position of that key's last part. Does not parse.
 fn longest_key(text: &str) -> (usize, usize) {
     let mut longest = (0, 0);
     let mut parts = 1;
     for token in Source::new(text).lex() {
         match token.kind() {
             TokenKind::Dot => parts += 1,
-            // Atoms hold dots of numbers apart, so a number counts as a key of two parts.
+            // Atoms split numbers at dots, so a number counts as a key of two parts.
             TokenKind::Atom
             | TokenKind::BasicString
             | TokenKind::LiteralString
@@ -43,7 +43,7 @@ fn longest_key(text: &str) -> (usize, usize) {
     longest
 }
 
-/// The document in a text whose keys have at most [`MOST_PARTS`] parts, or place and reason of the error.
+/// Parses a text whose keys have at most [`MOST_PARTS`] parts; returns place and reason of an error.
 fn document(text: &str) -> Result<Document<&str>, (Range<usize>, String)> {
     let (parts, at) = longest_key(text);
     if parts > MOST_PARTS {
@@ -60,7 +60,7 @@ pub fn toml_positions(text: &str) -> PyResult<Positions> {
     positions(text).map_err(PyValueError::new_err)
 }
 
-/// Line and column, both from 1, of every key, by its dotted path; `line:col: message` for malformed TOML.
+/// Returns line and column, both from 1, of every key, by dotted path; `line:col: message` for malformed TOML.
 fn positions(text: &str) -> Result<Positions, String> {
     let lines = Lines::new(text);
     let document = document(text).map_err(|(span, message)| {

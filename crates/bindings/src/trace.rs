@@ -1,4 +1,4 @@
-//! Traces, and the files of a CellReplay recording, in Python.
+//! Traces, and the files of a CellReplay recording, for Python.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub fn parse_trace(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
 
 pub(crate) fn open(path: &Path) -> PyResult<File> {
     File::open(path).map_err(|error| {
-        // Python adds the number and the path by itself.
+        // Python adds the number and the path.
         let reason = error.to_string();
         let reason = reason
             .split(" (os error")
@@ -94,7 +94,7 @@ impl Trace {
     }
 }
 
-/// Time, base delay and light opportunities of each row, ns.
+/// Time, base delay and light opportunities per row, ns.
 type Rows = Vec<(u64, u64, Vec<u64>)>;
 
 #[pyfunction]

@@ -1,4 +1,4 @@
-//! The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's files.
+//! The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's output files.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -18,12 +18,12 @@ use crate::path::{parse_control, parse_tcp};
 
 /// The kernel setting of a node that names its congestion control.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
-/// Interval at which finished bins are written to their file.
+/// Interval between writes of finished bins to their file.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Event and its attributes: a kind, time, connection, whether it concerns its client's end, and label.
+/// Event with attributes: kind, time, connection, whether it concerns the client's end, and label.
 type Happening = (&'static str, u64, u64, bool, u64);
-/// Of a direction: queue full, congestion, lost, handover, marked, doubled, corrupted.
+/// Counts of a direction: queue full, congestion, lost, handover, marked, duplicated, corrupted.
 type Counted = (u64, u64, u64, u64, u64, u64, u64);
 
 /// Nodes that open connections and write messages to them, in virtual time.
@@ -37,9 +37,9 @@ struct Inner {
     packets: Option<Records>,
     flows: Option<Records>,
     series: Option<(Series, Records)>,
-    /// The last start: bins before it are not kept.
+    /// Time of the last start: earlier bins are discarded.
     zero: Time,
-    /// When bins are taken next.
+    /// When bins are collected next.
     flush: Time,
 }
 
@@ -47,7 +47,7 @@ struct Inner {
 struct Records {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The first failure to write.
+    /// The first write error.
     failed: Option<io::Error>,
 }
 
@@ -92,7 +92,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> PyErr {
 }
 
 impl Inner {
-    /// Writes what has happened since the last call. all: the bins, too.
+    /// Writes the events since the last call. all: also the bins.
     fn record(&mut self, all: bool) {
         let (network, zero) = (&mut self.network, self.zero);
         if let Some(records) = &mut self.packets {
@@ -153,8 +153,8 @@ impl VirtualNetwork {
         })
     }
 
-    /// Opens a connection between two vertices, each with its port, with the settings of an end or of its vertex;
-    /// returns its number.
+    /// Opens a connection between two vertices and ports, with the settings of each end or its vertex. Returns the
+    /// number of the connection.
     #[pyo3(signature = (client, server, client_tcp=None, server_tcp=None))]
     fn connect(
         &self,
@@ -174,27 +174,27 @@ impl VirtualNetwork {
         })
     }
 
-    /// Writes a message at the client's end of a connection or at the other.
+    /// Writes a message at one end of a connection.
     fn write(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64, label: u64) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| inner.network.write(id, end, bytes, label));
     }
 
-    /// Lets an end of a connection hold back short segments.
+    /// Enables Nagle's algorithm at an end of a connection: short segments are held back.
     fn use_nagle(&self, py: Python<'_>, connection: u64, at_client: bool) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| inner.network.use_nagle(id, end));
     }
 
-    /// Asks for one event "room" when a third of the send buffer of an end of a connection is free, which has at least
-    /// and at most so many bytes.
+    /// Requests one event "room" when a third of the send buffer at an end is free. `least`, `most`: limits of the
+    /// buffer's size, bytes.
     fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, least: u64, most: u64) {
         let (id, end) = end(connection, at_client);
         let room = Room { least, most };
         self.with(py, |inner| inner.network.want_room(id, end, room));
     }
 
-    /// The size of the send buffer at an end of a connection, bytes, between a least and a largest one.
+    /// Returns the size of the send buffer at an end of a connection, bytes, from `least` to `most`.
     fn send_buffer(
         &self,
         py: Python<'_>,
@@ -207,7 +207,7 @@ impl VirtualNetwork {
         self.with(py, |inner| inner.network.send_buffer(id, end, least, most))
     }
 
-    /// Of an end of a connection: bytes that are not acknowledged there, and that have arrived there.
+    /// Returns the unacknowledged bytes and the received bytes of an end of a connection.
     fn transferred(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| {
@@ -216,13 +216,13 @@ impl VirtualNetwork {
         })
     }
 
-    /// Closes an end of a connection at once, with a reset for what still arrives there.
+    /// Closes an end of a connection at once; later segments to it get a reset.
     fn close(&self, py: Python<'_>, connection: u64, at_client: bool) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| inner.network.close(id, end));
     }
 
-    /// Sends a datagram of ICMP or UDP between two vertices, each with its port; where it arrives is "datagram".
+    /// Sends a datagram of ICMP or UDP between two vertices and ports; its arrival is an event "datagram".
     fn send(
         &self,
         py: Python<'_>,
@@ -247,13 +247,13 @@ impl VirtualNetwork {
         });
     }
 
-    /// Asks for an event at a time.
+    /// Requests an event at a time.
     fn wake(&self, py: Python<'_>, at_ns: u64, label: u64) {
         let at = Time::from_nanos(at_ns);
         self.with(py, |inner| inner.network.wake(at, label));
     }
 
-    /// Starts all schedules anew at a time.
+    /// Restarts all schedules at a time.
     fn restart(&self, py: Python<'_>, zero_ns: u64) {
         self.with(py, |inner| {
             inner.zero = Time::from_nanos(zero_ns);
@@ -261,8 +261,8 @@ impl VirtualNetwork {
         });
     }
 
-    /// The next event by a time: "due", "open", "message", "room" or "datagram", when, and which; None if there is
-    /// none.
+    /// Returns the next event by a time: "due", "open", "message", "room" or "datagram", with its time and attributes;
+    /// None if there is none.
     fn next_event(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<Happening>> {
         let until = Time::from_nanos(until_ns);
         self.with(py, |inner| {
@@ -283,7 +283,8 @@ impl VirtualNetwork {
         })
     }
 
-    /// Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions.
+    /// Returns the sender's congestion window in segments, smoothed round-trip time in ns, and retransmissions at an
+    /// end.
     fn sending(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64, u64) {
         let (id, end) = end(connection, at_client);
         let found = self.with(py, |inner| inner.network.sending(id, end));
@@ -293,7 +294,7 @@ impl VirtualNetwork {
         })
     }
 
-    /// Of each direction what it has done to packets so far.
+    /// Returns the counts of each direction so far.
     fn counted(&self, py: Python<'_>) -> Vec<Counted> {
         self.with(py, |inner| {
             let counters = inner.network.tallies().iter().map(|tally| tally.counters());
@@ -307,13 +308,13 @@ impl VirtualNetwork {
         })
     }
 
-    /// Of each user of a cell for how long it had it, in ns.
+    /// Returns the service time of each user of a cell, in ns.
     fn served(&self, py: Python<'_>, cell: usize) -> Vec<u64> {
         let served = self.with(py, |inner| inner.network.served(cell));
         served.into_iter().map(Duration::as_nanos).collect()
     }
 
-    /// Writes everything and closes the files.
+    /// Writes all records and closes the files.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |inner| {
             inner.record(true);
@@ -328,7 +329,7 @@ impl VirtualNetwork {
 }
 
 impl VirtualNetwork {
-    /// Does something with the network for this thread alone, without the interpreter.
+    /// Runs `work` on the network exclusively, without the interpreter.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Inner) -> T + Send) -> T {
         py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }

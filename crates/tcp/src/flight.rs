@@ -1,7 +1,7 @@
-//! Segments that were sent and are not acknowledged cumulatively, and the losses among them.
+//! Unacknowledged segments, and the losses among them.
 //!
 //! A segment is lost if a later transmission was acknowledged (RACK, RFC 8985 §6.2): at once during recovery or with
-//! three segments sacked, else after the reordering window. Lost retransmissions are detected too.
+//! three segments sacked, else after the reordering window. Lost retransmissions are also detected.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -37,9 +37,9 @@ pub(super) struct NewlyAcked {
     pub segments: u64,
     /// True if the cumulative acknowledgement has advanced.
     pub advanced: bool,
-    /// Round-trip times of the segments sent first and last, as Linux samples them (its `tcp_ack_update_rtt`): without
-    /// retransmitted ones (Karn's algorithm), in favour of the cumulatively acknowledged ones for the first, else of
-    /// the echoed timestamp.
+    /// Round-trip times of the segments sent first and last, as Linux samples them (`tcp_ack_update_rtt`).
+    /// Retransmitted segments are excluded (Karn's algorithm), and cumulatively acknowledged ones take precedence for
+    /// the first time; else the echoed timestamp is used.
     pub round_trips: Option<(Duration, Duration)>,
     /// Send time of the segment sent last, and the deliveries at that time.
     pub latest: Option<(Time, Departure)>,
@@ -47,7 +47,7 @@ pub(super) struct NewlyAcked {
     pub bytes: u64,
 }
 
-/// The segments from the first that is not acknowledged to the last that was sent.
+/// The segments from the first unacknowledged to the last sent one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     segments: VecDeque<Sent>,
@@ -55,7 +55,7 @@ pub(super) struct Flight {
     ranges: Ranges,
     /// Buffer for the newly sacked ranges of an acknowledgement.
     new_ranges: Vec<(u64, u64)>,
-    /// Transmissions that may still be found lost: number and first byte of the segment.
+    /// Transmissions whose loss may still be detected: number and first byte of the segment.
     transmissions: VecDeque<(u64, u64)>,
     /// First bytes of the lost segments.
     lost: BTreeSet<u64>,
@@ -63,7 +63,7 @@ pub(super) struct Flight {
     sacked: u64,
     /// Number of the last transmission.
     transmission: u64,
-    /// Number and round-trip time of the latest transmission that was acknowledged (`RACK.segment`, `RACK.rtt`).
+    /// Number and round-trip time of the latest acknowledged transmission (`RACK.segment`, `RACK.rtt`).
     newest: Option<(u64, Duration)>,
 }
 
@@ -77,7 +77,7 @@ impl Flight {
         self.in_flight
     }
 
-    /// Return the number of segments, sacked and lost ones included.
+    /// Return the number of segments, including sacked and lost ones.
     pub fn length(&self) -> u64 {
         self.segments.len() as u64
     }
@@ -148,7 +148,7 @@ impl Flight {
 
     fn index(&self, start: u64) -> Option<usize> {
         let first = self.segments.front()?;
-        // Nearly all segments are full ones.
+        // Nearly all segments are full.
         let guess = start.checked_sub(first.start)? / (first.end - first.start);
         if self
             .segments
@@ -161,7 +161,7 @@ impl Flight {
         (self.segments.get(index)?.start == start).then_some(index)
     }
 
-    /// Process an acknowledgement. least: the shortest round-trip time so far.
+    /// Process an acknowledgement. least: the minimum round-trip time so far.
     pub fn acknowledge(
         &mut self,
         now: Time,
@@ -229,8 +229,8 @@ impl Flight {
         }
     }
 
-    /// Mark segments as lost that were sent more than `window` before one that was acknowledged. Return their number,
-    /// and when the next one will be lost.
+    /// Mark segments as lost that were sent more than `window` before an acknowledged one. Return their number, and the
+    /// time of the next loss.
     pub fn detect_losses(&mut self, now: Time, window: Duration) -> (u64, Option<Time>) {
         let Some((newest, round_trip)) = self.newest else {
             return (0, None);
@@ -258,7 +258,7 @@ impl Flight {
         (found, None)
     }
 
-    /// Mark the first segment and those sent more than the latest round-trip time ago as lost, after a timeout (Linux:
+    /// Mark the first segment as lost after a timeout, and those sent more than the latest round-trip time ago (Linux:
     /// `tcp_rack_skb_timeout`). Return the number of new losses.
     pub fn time_out(&mut self, now: Time) -> u64 {
         let before = self.in_flight;
@@ -308,9 +308,9 @@ struct Processed {
     /// Round-trip times of segments that were never retransmitted, acknowledged cumulatively and selectively.
     cumulative: Option<(Duration, Duration)>,
     selective: Option<(Duration, Duration)>,
-    /// A cumulatively acknowledged segment was retransmitted.
+    /// True if a cumulatively acknowledged segment was retransmitted.
     repeated: bool,
-    /// As [`Flight::newest`].
+    /// See [`Flight::newest`].
     newest: Option<(u64, Duration)>,
 }
 
@@ -343,14 +343,14 @@ impl Processed {
         }
     }
 
-    /// See [`NewlyAcked::round_trips`].
+    /// Return the times of [`NewlyAcked::round_trips`].
     fn round_trips(&self, echo: Time) -> Option<(Duration, Duration)> {
         let cumulative = self.cumulative.filter(|_| !self.repeated);
         match (cumulative, self.selective) {
             (Some((first, last)), selective) => Some((first, selective.map_or(last, |it| it.1))),
             (None, Some(selective)) => Some(selective),
             (None, None) => {
-                // Without stamps the echo is none.
+                // Without timestamps there is no echo.
                 let echoed = self.now - echo;
                 (self.acked.advanced && echo < Time::MAX).then_some((echoed, echoed))
             }
@@ -389,7 +389,7 @@ mod tests {
             };
             flight.acknowledge(ms(at), &ack, None).round_trips
         };
-        // The original arrives after all, the third with it.
+        // The original arrives after all, together with the third.
         assert_eq!(acknowledge(400, 1000, (2000, 3000), 0), span(398));
         assert_eq!(acknowledge(405, 2000, (2000, 3000), 1), span(404));
         let mut flight = Flight::default();

@@ -1,6 +1,6 @@
 //! One end of a TCP connection as a state machine: segments and times go in, segments come out.
 //!
-//! It behaves like Linux by default: window scaling, timestamps, selective acknowledgements, an initial window of
+//! By default an end behaves like Linux: window scaling, timestamps, selective acknowledgements, an initial window of
 //! ten (RFC 6928), CUBIC with HyStart or BBR with pacing, RACK with tail loss probes. It carries lengths instead of
 //! data, and never closes: a connection ends when it is no longer used.
 #![forbid(unsafe_code)]
@@ -41,23 +41,23 @@ pub struct Tcp {
     pub pacing: bool,
     /// The initial window, segments.
     pub initial_window: u64,
-    /// The largest receive window, bytes; it begins with 64 KiB and is tuned like Linux's.
+    /// Maximum receive window, bytes; it begins with 64 KiB and is tuned as in Linux.
     pub receive_window: u64,
-    /// The largest send buffer, bytes: what was sent stays in it until it is acknowledged.
+    /// Maximum send buffer, bytes; it keeps sent data until acknowledged.
     pub send_buffer: u64,
-    /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
+    /// Bytes of data in a full segment: the link's 1500 less 52 for headers over IPv4.
     pub segment: u64,
-    /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
+    /// Minimum variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
     #[serde(skip)]
     pub least_timeout: Duration,
-    /// The tick of the kernel's clock; [`Tcp::expiry`] rounds its timers to it. Zero: they are exact.
+    /// Tick of the kernel's clock, to which [`Tcp::expiry`] rounds timers. Zero: timers are exact.
     #[serde(skip)]
     pub tick: Duration,
 }
 
 impl Tcp {
-    /// Returns when a timer of Linux that is set `now` expires: never early, and the later the coarser. The wheel
-    /// counts single ticks below 63 of them, and eight times as many in each level above (`calc_index` and
+    /// Returns when a Linux timer set at `now` expires: never early, and later for longer delays. The wheel counts
+    /// single ticks for delays below 63 ticks, and eight times as many in each higher level (`calc_index` and
     /// `calc_wheel_index` in kernel/time/timer.c).
     fn expiry(&self, now: Time, delay: Duration) -> Time {
         let tick = self.tick.as_nanos();
@@ -94,7 +94,7 @@ impl Default for Tcp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Closed,
-    /// A SYN, or the answer to one, waits for its answer.
+    /// A SYN, or the answer to a SYN, waits for its answer.
     Opening {
         kind: SegmentKind,
         since: Time,
@@ -107,17 +107,17 @@ enum Phase {
 /// One end of a connection.
 #[derive(Clone, Debug)]
 pub struct Socket {
-    /// The half that sends.
+    /// The sending half.
     pub sender: Sender,
-    /// The half that receives.
+    /// The receiving half.
     pub receiver: Receiver,
     phase: Phase,
-    /// A SYN or the answer to one is to leave.
+    /// True if a SYN or its answer must leave.
     opening: bool,
 }
 
 impl Socket {
-    /// An end that waits for the other's SYN.
+    /// Returns an end that waits for the other's SYN.
     pub fn listening(tcp: Tcp) -> Self {
         Self {
             phase: Phase::Closed,
@@ -127,14 +127,14 @@ impl Socket {
         }
     }
 
-    /// An end that sends its SYN now.
+    /// Returns an end that sends its SYN now.
     pub fn connecting(tcp: Tcp, now: Time) -> Self {
         let mut socket = Self::listening(tcp);
         socket.open(now, SegmentKind::Syn, 0);
         socket
     }
 
-    /// An end that takes the place of another one whose handshake has happened.
+    /// Returns an end that replaces another one after its handshake.
     pub fn joining(tcp: Tcp) -> Self {
         Self {
             phase: Phase::Established,
@@ -158,7 +158,7 @@ impl Socket {
         self.phase == Phase::Established
     }
 
-    /// Takes in a segment from the other end. marked: it met congestion (ECN).
+    /// Processes a segment from the other end. marked: the segment met congestion (ECN).
     pub fn receive(&mut self, now: Time, segment: &Segment, marked: bool) {
         if segment.length > 0 {
             self.receiver.note_mark(marked);
@@ -215,7 +215,7 @@ impl Socket {
         }
     }
 
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub fn timer(&self) -> Option<Time> {
         match self.phase {
             Phase::Closed => None,
@@ -227,7 +227,7 @@ impl Socket {
         }
     }
 
-    /// Acts on the timers that are due.
+    /// Processes due timers.
     pub fn tick(&mut self, now: Time) {
         match self.phase {
             Phase::Opening {
@@ -243,7 +243,7 @@ impl Socket {
         }
     }
 
-    /// The next segment that leaves now; call until `None`.
+    /// Returns the next segment that leaves now; call until `None`.
     pub fn transmit(&mut self, now: Time) -> Option<Segment> {
         let (kind, start, end) = match self.phase {
             Phase::Opening { kind, .. } if self.opening => {
@@ -287,7 +287,7 @@ mod tests {
             };
             tcp.expiry(Time::from_millis(now), Duration::from_millis(delay))
         };
-        // Up to 248 ms by ticks, up to 2 s by eight of them, then by 64.
+        // Up to 248 ms in ticks, up to 2 s in steps of eight ticks, then of 64.
         for (now, delay, then) in [
             (0, 8, 12),
             (1, 201, 208),

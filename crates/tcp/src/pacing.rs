@@ -2,40 +2,40 @@
 
 use cellbed_link::{Duration, Time};
 
-/// Segments that leave before pacing begins in Linux.
+/// Number of segments that leave before pacing begins in Linux.
 const UNPACED: u64 = 10;
-/// Linux sends what takes about a millisecond at a time (its `sk_pacing_shift`).
+/// Duration of a burst in Linux, about a millisecond (`sk_pacing_shift`).
 const TICK: f64 = 1.0 / 1024.0;
-/// The largest burst, bytes.
+/// Maximum burst, bytes.
 const LARGEST: f64 = 65_536.0;
-/// The burst of a path without delay is the largest, and half of it for each such part of its delay (its
-/// `tcp_tso_rtt_log`).
+/// Part of the path's delay that halves the additional burst of Linux, which is at its maximum without delay
+/// (`tcp_tso_rtt_log`).
 const HALVED: Duration = Duration::from_nanos(512_000);
 
-/// Bursts at a rate, as Linux's TCP sends them without the help of a queueing discipline.
+/// Bursts at a rate, as Linux's TCP sends them without a pacing queueing discipline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacer {
     /// When the next burst may leave.
     next: Time,
-    /// Bytes that still belong to the burst.
+    /// Remaining bytes of the burst.
     burst: u64,
-    /// Delay of the burst behind its schedule.
+    /// Delay of the burst relative to its schedule.
     late: Duration,
     sent: u64,
 }
 
 impl Pacer {
-    /// When the next segment may leave, if not now.
+    /// Returns when the next segment may leave, if not now.
     pub fn wait(&self, now: Time) -> Option<Time> {
         (self.burst == 0 && self.next > now).then_some(self.next)
     }
 
-    /// Until the next burst may leave.
+    /// Returns the time until the next burst may leave.
     pub fn ahead(&self, now: Time) -> Duration {
         self.next - now
     }
 
-    /// A segment leaves. rate: bytes per second. quantum: bytes of a burst.
+    /// Notes that a segment leaves. rate: bytes per second. quantum: bytes of a burst.
     pub fn sent(&mut self, now: Time, bytes: u64, rate: f64, quantum: u64) {
         if self.burst == 0 {
             self.late = now - self.next;
@@ -46,20 +46,21 @@ impl Pacer {
         self.sent += 1;
         if self.sent >= UNPACED {
             let takes = (bytes as f64 / rate * 1e9) as u64;
-            // A late burst is followed sooner, by half at most.
+            // A late burst brings the next one forward, by half at most.
             let sooner = Duration::from_nanos(takes / 2).min(self.late);
             self.late = self.late.saturating_sub(sooner);
             self.next += Duration::from_nanos(takes).saturating_sub(sooner);
         }
     }
 
-    /// Nothing more can leave now: what comes is another burst.
+    /// Ends the burst: no more data can leave now.
     pub fn pause(&mut self) {
         self.burst = 0;
     }
 }
 
-/// Bytes of a burst at a rate in bytes per second, at least so many segments. least: the shortest round trip.
+/// Returns the bytes of a burst at a rate in bytes per second, at least `at_least` segments. least: the minimum round
+/// trip.
 pub(super) fn quantum(rate: f64, segment: u64, at_least: u64, least: Duration) -> u64 {
     let halvings = (least.as_nanos() / HALVED.as_nanos()).min(63);
     let bytes = (rate * TICK + LARGEST / (1u64 << halvings) as f64).min(LARGEST);

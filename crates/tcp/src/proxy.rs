@@ -1,9 +1,9 @@
-//! A transparent proxy at the tower, which divides each connection between an endpoint and a server in two.
+//! A transparent proxy at the tower, which splits each connection between an endpoint and a server.
 //!
-//! Both parts have the sequence numbers, ports and addresses of the whole, and the handshake passes through: an end
-//! notices the proxy only by its acknowledgements. So what the proxy does not know, as a connection older than itself,
-//! may pass. It carries lengths; the caller keeps the bytes. A FIN is a byte of the stream, which makes half-closed
-//! connections like others.
+//! Both parts have the sequence numbers, ports and addresses of the whole connection, and the handshake passes through:
+//! an end notices the proxy only by its acknowledgements. Unknown connections, such as older ones, may therefore pass.
+//! The proxy carries lengths; the caller keeps the bytes. A FIN is a byte of the stream, so half-closed connections
+//! need no special case.
 //!
 //! [`Kind::Split`] is plain split TCP (I-TCP: Bakre & Badrinath, ICDCS 1995). [`Kind::Mmcptp`] releases data to the
 //! endpoint by the queue and the rate of the radio link (mmCPTP: Netalkar et al., NOMS 2023), and the endpoint's
@@ -30,7 +30,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the other one.
+    /// Returns the opposite side.
     pub const fn other(self) -> Self {
         match self {
             Self::Radio => Self::Core,
@@ -43,9 +43,9 @@ impl Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// By TCP's congestion control.
+    /// Releases by TCP's congestion control.
     Split,
-    /// By the queue and the rate of the radio link.
+    /// Releases by the queue and the rate of the radio link.
     Mmcptp,
 }
 
@@ -53,18 +53,18 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyTable {
-    /// Name of the direction that the endpoint sends into.
+    /// Name of the direction from the endpoint.
     pub uplink: String,
-    /// Name of the direction that leads to the endpoint; the proxy is at the vertex that it leaves at present.
+    /// Name of the direction to the endpoint; the proxy is at the vertex where the direction currently begins.
     pub downlink: String,
     /// The policy of releases to the endpoint.
     pub kind: Kind,
-    /// Most bytes of a stream that it holds.
+    /// Maximum buffered bytes of a stream.
     pub buffer_bytes: u64,
-    /// Time between two releases to the endpoint, ns.
+    /// Interval between two releases to the endpoint, ns.
     #[serde(default)]
     pub interval_ns: u64,
-    /// Time for which the radio link shall have data, ns.
+    /// Time for which the radio link must have data, ns.
     #[serde(default)]
     pub horizon_ns: u64,
 }
@@ -74,16 +74,16 @@ pub struct ProxyTable {
 pub struct Place {
     /// The vertex of the endpoint.
     pub endpoint: u16,
-    /// The direction that the endpoint sends into.
+    /// The direction from the endpoint.
     pub uplink: usize,
-    /// The direction that leads to the endpoint.
+    /// The direction to the endpoint.
     pub downlink: usize,
 }
 
 impl ProxyTable {
     /// Returns the place in a graph.
     ///
-    /// Errors: the name that the graph does not have.
+    /// Errors: the name missing from the graph.
     pub fn place(&self, graph: &GraphTables<'_>) -> Result<Place, String> {
         let missing = |name: &str| format!("there is no {name}");
         let direction = |name: &str| {
@@ -102,7 +102,7 @@ impl ProxyTable {
 }
 
 impl Place {
-    /// Returns the vertex of the tower. paths: now.
+    /// Returns the vertex of the tower. paths: current ones.
     pub fn tower(&self, paths: Paths<'_>) -> u16 {
         paths.begin(self.downlink) as u16
     }
@@ -110,9 +110,9 @@ impl Place {
     /// Returns the numbers of the proxies that a packet passes at a vertex: the proxy of the source endpoint,
     /// then the proxy of the destination endpoint on its other side.
     ///
-    /// A packet that left the uplink before a handover reaches the proxy where it comes out, at the old tower; one that
-    /// comes from the core network there goes on to the new one. direction: which it comes out of, none from a proxy;
-    /// paths: now.
+    /// A packet that left the uplink before a handover meets the proxy at its exit, the old tower; a packet from the
+    /// core network that arrives there continues to the new tower. direction: exited by the packet, `None` from a
+    /// proxy; paths: current ones.
     pub fn passed<'a>(
         places: impl Iterator<Item = &'a Self> + Clone,
         paths: Paths<'_>,
@@ -130,12 +130,12 @@ impl Place {
     }
 }
 
-/// Something that leaves the proxy.
+/// An output of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Output<K> {
     /// The connection.
     pub key: K,
-    /// The side that gets it.
+    /// The side that receives the output.
     pub to: Side,
     /// Its content.
     pub what: What,
@@ -144,9 +144,9 @@ pub struct Output<K> {
 /// The content of an output of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// A segment, and the packet that brought the same bytes, the first time they leave.
+    /// A segment, and the packet that brought the same bytes if sent for the first time.
     Segment(Segment, Option<u64>),
-    /// A reset behind the last byte, which begins at this offset; the connection is forgotten.
+    /// A reset at this offset, after the last byte, and the bytes received; the connection is forgotten.
     Reset(u64, u64),
     /// Both ends have closed; the connection is forgotten.
     Closed,
@@ -155,26 +155,26 @@ pub enum What {
 /// The state of the radio link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Radio {
-    /// Bytes in its queue.
+    /// Bytes in the queue.
     pub queued: u64,
-    /// Bytes that it shall have: at its rate, for the [horizon](ProxyTable::horizon_ns).
+    /// Bytes that the queue must have: the link's rate over the [horizon](ProxyTable::horizon_ns).
     pub offered: u64,
 }
 
-/// A connection with the proxy in between. Arrays are by side; a stream belongs to the side that it comes from.
+/// A split connection. Arrays are by side; a stream belongs to its source side.
 #[derive(Clone, Debug)]
 struct Relay {
     /// The ends that face the sides.
     sockets: [Socket; 2],
-    /// The side that has opened it, until its first segment behind the SYN comes, and when the answer to that passed.
+    /// The opening side, until its first segment after the SYN, and when the answer to the SYN passed.
     opening: Option<(Side, Time)>,
-    /// Ends of packets that have arrived and have not been written to the other side, with the packets.
+    /// Ends of packets that arrived and have not been written to the other side, with the packets.
     waiting: [BTreeMap<u64, Option<u64>>; 2],
-    /// The same for those that have been written and not sent.
+    /// Ends of packets that have been written and not sent, with the packets.
     written: [VecDeque<(u64, Option<u64>)>; 2],
-    /// Bytes of the stream that have been sent once.
+    /// Bytes of the stream that have been sent at least once.
     sent: [u64; 2],
-    /// The end of the stream, behind the FIN.
+    /// End of the stream, after the FIN.
     finished: [Option<u64>; 2],
     /// The side that has reset the connection.
     reset: Option<Side>,
@@ -185,7 +185,7 @@ impl Relay {
         &mut self.sockets[side as usize]
     }
 
-    /// Bytes of a stream that have arrived in order and have not been written to the other side.
+    /// Returns whether bytes of a stream have arrived in order and have not been written to the other side.
     fn has_backlog(&self, from: Side) -> bool {
         let first = self.waiting[from as usize].first_key_value();
         first.is_some_and(|(&end, _)| end <= self.sockets[from as usize].receiver.received())
@@ -206,7 +206,7 @@ impl Relay {
         Some(bytes)
     }
 
-    /// Opens the window of a side as far as the buffer has room.
+    /// Opens the window of a side as far as the buffer permits.
     fn offer(&mut self, from: Side, buffer: u64) {
         let gone = self.sockets[from.other() as usize].sender.acknowledged();
         let receiver = &mut self.socket(from).receiver;
@@ -214,7 +214,8 @@ impl Relay {
         receiver.offer(buffer.saturating_sub(held));
     }
 
-    /// Returns the packet that brought a segment's bytes, if they leave for the first time and with the same bounds.
+    /// Returns the packet that brought a segment's bytes, if they leave for the first time and with the same
+    /// boundaries.
     fn brought_by(&mut self, from: Side, segment: &Segment) -> Option<u64> {
         let (written, sent) = (
             &mut self.written[from as usize],
@@ -230,7 +231,7 @@ impl Relay {
         found
     }
 
-    /// Returns whether all that a side has sent has arrived at the other one.
+    /// Returns whether all data from a side has arrived at the other one.
     fn is_drained(&self, from: Side) -> bool {
         let (source, target) = (
             &self.sockets[from as usize],
@@ -258,9 +259,9 @@ impl Relay {
 
 /// The proxy of one endpoint. `K` names a connection.
 ///
-/// The contract: [`open`](Self::open) a connection when the answer to its SYN passes, [`receive`](Self::receive) its
-/// segments from then on, [`tick`](Self::tick) at [`timer`](Self::timer), and take what leaves from
-/// [`poll`](Self::poll) after each of these, until there is nothing. Time never runs backwards.
+/// The contract: [`open`](Self::open) a connection when the answer to its SYN passes, then [`receive`](Self::receive)
+/// its segments and [`tick`](Self::tick) at [`timer`](Self::timer). After each call, take outputs from
+/// [`poll`](Self::poll) until there are none. Time never decreases.
 #[derive(Clone, Debug)]
 pub struct Proxy<K> {
     kind: Kind,
@@ -271,7 +272,7 @@ pub struct Proxy<K> {
     relays: Vec<Option<(K, Relay)>>,
     free: Vec<usize>,
     timers: Agenda,
-    /// Connections with data to be released; the next one is behind `turn`.
+    /// Connections with data to release; the next one follows `turn`.
     backlog: BTreeSet<usize>,
     turn: usize,
     /// Connections with released data that the endpoint's window holds back.
@@ -302,9 +303,9 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
 
     /// Returns the state of a radio link.
     ///
-    /// The rate is the last horizon's; in a cell it is divided by the number of users that have packets waiting,
-    /// which is what round robin and proportional fair give. But there are data for the next slot and until the release
-    /// behind it, so that no part of a slot goes to others, however many they are.
+    /// The rate is the mean of the last horizon. In a cell, it is divided by the number of users with waiting packets,
+    /// as under round robin and proportional fair. But the queue must last for a slot and until the release after it,
+    /// so that other users get no part of the slot, however many they are.
     pub fn look<P: Clone>(&self, graph: &mut Graph<P>, downlink: usize, now: Time) -> Radio {
         let turn = graph.turn(now, downlink);
         let radio = &graph.directions()[downlink];
@@ -325,7 +326,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns whether it divides a connection.
+    /// Returns whether the proxy splits a connection.
     pub fn knows(&self, key: K) -> bool {
         self.places.contains_key(&key)
     }
@@ -335,8 +336,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.relay(key).is_some_and(|relay| relay.opening.is_none())
     }
 
-    /// Divides a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: of the ends that
-    /// face the sides; the largest segment of both fits the path.
+    /// Splits a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: settings of the
+    /// proxy's ends; the maximum segment of both fits the path.
     pub fn open(&mut self, now: Time, key: K, by: Side, asked: Time, tcp: Tcp, answer: &Segment) {
         self.forget(key);
         let mut sockets = [Socket::joining(tcp), Socket::joining(tcp)];
@@ -365,7 +366,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.places.insert(key, place);
     }
 
-    /// Forgets a connection, whose packets pass from then on.
+    /// Forgets a connection, whose packets then pass.
     pub fn forget(&mut self, key: K) {
         if let Some(place) = self.places.remove(&key) {
             self.relays[place] = None;
@@ -388,7 +389,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.relays[place].as_mut().map(|(_, relay)| relay)
     }
 
-    /// Bytes of the stream from a side that have arrived in order, and that have arrived at the other side.
+    /// Returns the bytes of the stream from a side that have arrived in order here, and at the other side.
     pub fn passed(&mut self, key: K, from: Side) -> (u64, u64) {
         self.relay(key).map_or((0, 0), |relay| {
             let (source, target) = (from as usize, from.other() as usize);
@@ -399,8 +400,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         })
     }
 
-    /// Takes in a segment from a side, behind the handshake. packet: what its bytes came in; fin: its last byte is a
-    /// FIN.
+    /// Processes a segment from a side, after the handshake. packet: carrier of the bytes; fin: whether the last byte
+    /// is a FIN.
     pub fn receive(
         &mut self,
         now: Time,
@@ -440,7 +441,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.pump(now, key);
     }
 
-    /// Takes in a reset from a side: the other one gets it behind the data before it.
+    /// Processes a reset from a side: the other side gets it after the data before it.
     pub fn reset(&mut self, now: Time, key: K, from: Side) {
         if let Some(relay) = self.relay(key) {
             relay.reset.get_or_insert(from);
@@ -448,7 +449,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns when the next timer is due, or the next release.
+    /// Returns when the next timer or the next release is due.
     pub fn timer(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(at, _)| at);
         let release = (!self.backlog.is_empty()).then(|| self.released + self.interval);
@@ -458,7 +459,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Acts on the timers that are due, and releases what the radio link should have.
+    /// Processes due timers, and releases data for the radio link.
     pub fn tick(&mut self, now: Time, radio: Radio) {
         while let Some((_, place)) = self.timers.first().filter(|&(at, _)| at <= now) {
             let Some((key, relay)) = &mut self.relays[place] else {
@@ -474,8 +475,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Releases packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and of the last
-    /// packet the rest. There is always one for a link whose rate is not known to be above 0.
+    /// Releases packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and the rest of
+    /// the last packet. A link without a known rate above 0 always gets one packet.
     fn release(&mut self, now: Time, radio: Radio) {
         self.released = now;
         let held_back = self
@@ -508,12 +509,12 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns what leaves next.
+    /// Returns the next output.
     pub fn poll(&mut self) -> Option<Output<K>> {
         self.outputs.pop_front()
     }
 
-    /// Moves data of a connection on, and lets segments leave.
+    /// Forwards data of a connection, and lets segments leave.
     fn pump(&mut self, now: Time, key: K) {
         let Some(&place) = self.places.get(&key) else {
             return;
@@ -581,5 +582,5 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
     }
 }
 
-/// Bytes of headers that a released packet is counted with.
+/// Bytes of headers counted per released packet.
 const HEADERS: u64 = 52;

@@ -1,6 +1,6 @@
 //! Sets of offsets, as spans.
 
-/// Disjoint spans of offsets, in order; adjoining ones are one.
+/// Disjoint spans of offsets, in order; adjacent spans are merged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges {
     spans: Vec<(u64, u64)>,
@@ -11,14 +11,14 @@ impl Ranges {
         self.spans.is_empty()
     }
 
-    /// The span that holds `offset`.
+    /// Returns the span that contains `offset`.
     pub fn around(&self, offset: u64) -> Option<(u64, u64)> {
         let index = self.spans.partition_point(|&(_, end)| end <= offset);
         let span = *self.spans.get(index)?;
         (span.0 <= offset).then_some(span)
     }
 
-    /// Adds a span, and calls `fresh` with each new part of it.
+    /// Adds a span, and calls `fresh` with each of its new parts.
     pub fn insert(&mut self, start: u64, end: u64, mut fresh: impl FnMut(u64, u64)) {
         if start >= end {
             return;
@@ -37,12 +37,12 @@ impl Ranges {
             fresh(gap_start, end);
         }
         match self.spans.get_mut(first) {
-            Some(span) if last == first + 1 => *span = whole, // by far the most frequent
+            Some(span) if last == first + 1 => *span = whole, // by far the most frequent case
             _ => drop(self.spans.splice(first..last, [whole])),
         }
     }
 
-    /// Removes all before `offset`.
+    /// Removes all offsets before `offset`.
     pub fn forget_before(&mut self, offset: u64) {
         let gone = self.spans.partition_point(|&(_, end)| end <= offset);
         self.spans.drain(..gone);

@@ -1,4 +1,4 @@
-//! Delivery-rate samples: how fast the path delivers (draft-cheng-iccrg-delivery-rate-estimation-00).
+//! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation-00).
 
 use cellbed_link::{Duration, Time};
 
@@ -16,9 +16,9 @@ pub(super) struct Departure {
 pub(super) struct Deliveries {
     delivered: u64,
     at: Time,
-    /// When the segment was sent with whose delivery the next sample begins.
+    /// Send time of the segment whose delivery begins the next sample.
     first_sent: Time,
-    /// The sender was idle, or held back, before this number is delivered; 0 for never.
+    /// Number of deliveries up to which the sender was idle or held back; 0 for none.
     idle_until: u64,
 }
 
@@ -45,12 +45,12 @@ impl Default for Deliveries {
 }
 
 impl Deliveries {
-    /// Segments delivered so far.
+    /// Returns the number of segments delivered so far.
     pub fn count(&self) -> u64 {
         self.delivered
     }
 
-    /// When the last of them was acknowledged.
+    /// Returns when the last delivered segment was acknowledged.
     pub fn at(&self) -> Time {
         self.at
     }
@@ -59,7 +59,7 @@ impl Deliveries {
         self.idle_until > 0
     }
 
-    /// A segment leaves (§3.2). alone: no other is in flight.
+    /// Notes that a segment leaves (§3.2). alone: no other is in flight.
     pub fn depart(&mut self, now: Time, alone: bool) -> Departure {
         if alone {
             (self.first_sent, self.at) = (now, now);
@@ -72,13 +72,13 @@ impl Deliveries {
         }
     }
 
-    /// The sender has less to send than it may, with so many segments in flight (§3.4).
+    /// Notes that the sender has less to send than it may, with `in_flight` segments in flight (§3.4).
     pub fn idle(&mut self, in_flight: u64) {
         self.idle_until = self.delivered + in_flight;
     }
 
-    /// Segments were delivered (§3.3). latest: of those, when the one that was sent last was sent. least: the shortest
-    /// round trip; a sample over less is not one.
+    /// Processes the delivery of segments (§3.3). latest: of the segment sent last, the send time and the state
+    /// then. least: the minimum round trip; shorter intervals give no sample.
     pub fn arrived(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! The receiving half of a connection's end: puts data in order and decides when to acknowledge.
+//! The receiving half of a connection's end, which orders data and decides when to acknowledge.
 
 use cellbed_link::{Duration, Time};
 
@@ -7,42 +7,42 @@ use super::ranges::Ranges;
 use super::round_trip::RoundTrip;
 use super::segment::{Acknowledgement, BLOCKS, Segment};
 
-/// The least and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`), half of it, and the longest.
+/// Minimum and usual delay of an acknowledgement in Linux (`TCP_ATO_MIN`), half of it, and the maximum.
 const DELAY: Duration = Duration::from_millis(40);
 const HALF_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
-/// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's
-/// window opens sooner.
+/// Number of acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the
+/// sender's window opens sooner.
 const QUICK: u32 = 16;
-/// First assumption of a full segment's length (`TCP_MSS_DEFAULT`).
+/// Initially assumed length of a full segment (`TCP_MSS_DEFAULT`).
 const FULL: u64 = 536;
-/// First window that Linux offers with its usual first buffer of 128 KiB, half of it reserved for overhead.
+/// Initial window of Linux with its usual initial buffer of 128 KiB, half of it reserved for overhead.
 const FIRST: u64 = 64 << 10;
-/// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
-/// are acknowledged one by one, as by Linux 6.18.
+/// Room of the initial buffer after full packets: seven eighths. With this bound, the first thirty or so segments are
+/// acknowledged one by one, as by Linux 6.18.
 const FIRST_BOUND: u64 = 112 << 10;
-/// Its assumption of the segments read in the first round trip.
+/// Segments that Linux assumes read in the first round trip.
 const FIRST_ROUND: u64 = 10;
 
-/// Acknowledges as Linux does: the first segments, those that open the window further and a short one at once, else
-/// every second segment; a single one after 40 ms or the usual gap between segments, at a tick of the clock. An
-/// interactive connection also delays the first short one. Out-of-order segments are acknowledged at once (RFC 5681
-/// §4.2).
+/// Acknowledges as Linux does. The first segments, those that open the window further, and a short one are acknowledged
+/// at once. Otherwise every second segment is; a single one after 40 ms or the usual gap between segments, at a clock
+/// tick. An interactive connection also delays the first short one. Out-of-order segments are acknowledged at once (RFC
+/// 5681 §4.2).
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     tcp: Tcp,
-    /// Bytes of a full segment as far as is known, and whether a shorter one is not acknowledged (Linux: `rcv_mss`,
+    /// Bytes of a full segment as known so far, and whether a shorter segment is unacknowledged (Linux: `rcv_mss`,
     /// `ICSK_ACK_PUSHED`).
     full: u64,
     short: bool,
     window: ReceiveWindow,
-    /// The window that the caller sets instead, and the end of the last one that was offered.
+    /// The window that the caller sets instead, and the end of the last offered window.
     room: Option<u64>,
     offered: u64,
-    /// The first byte that is missing.
+    /// The first missing byte.
     next: u64,
     early: Ranges,
-    /// Offsets within out-of-order parts, the latest first.
+    /// Offsets within out-of-order parts, latest first.
     recent: [Option<u64>; BLOCKS],
     /// The offset of the last acknowledgement.
     acknowledged: u64,
@@ -52,13 +52,13 @@ pub struct Receiver {
     delay: Duration,
     timeout: Duration,
     quick: u32,
-    /// Set once an answer has left soon after data, so that acknowledgements travel with answers (Linux:
+    /// Set after an answer has left soon after data: acknowledgements then travel with answers (Linux:
     /// `tcp_pingpong_thresh` of 1).
     interactive: bool,
     last: Option<Time>,
     duplicate: bool,
     echo: Time,
-    /// Segments that came with a mark of congestion, and whether the last one did.
+    /// Number of segments with a congestion mark, and whether the last one had a mark.
     marked: u64,
     is_marked: bool,
 }
@@ -75,21 +75,20 @@ impl Receiver {
         }
     }
 
-    /// A segment with data comes with a mark of congestion or without: a change is acknowledged at once (RFC 8257
-    /// §3.2).
+    /// Counts a data segment with or without a congestion mark. A change is acknowledged at once (RFC 8257 §3.2).
     pub(crate) fn note_mark(&mut self, marked: bool) {
         self.marked += u64::from(marked);
         self.at_once |= marked != self.is_marked;
         self.is_marked = marked;
     }
 
-    /// Bytes that have arrived in order.
+    /// Returns the bytes that have arrived in order.
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// Offers `room` bytes from now on, which must not withdraw what was offered; at once if a window that was small
-    /// has doubled (Linux: `tcp_cleanup_rbuf`).
+    /// Offers `room` bytes from now on, which must not shrink an offered window. A small window that has doubled is
+    /// announced at once (Linux: `tcp_cleanup_rbuf`).
     pub fn offer(&mut self, room: u64) {
         let left = self.offered.saturating_sub(self.next);
         self.at_once |= room >= 2 * left && room >= left + 2 * self.tcp.segment;
@@ -101,14 +100,14 @@ impl Receiver {
         self.at_once = true;
     }
 
-    /// Records a stamp for the next acknowledgement to echo (RFC 7323 §4.3).
+    /// Records a timestamp for the next acknowledgement to echo (RFC 7323 §4.3).
     pub(crate) fn stamped(&mut self, start: u64, stamp: Time) {
         if start <= self.acknowledged && stamp >= self.echo {
             self.echo = stamp;
         }
     }
 
-    /// Processes a segment with data. round_trip: measured by this end's sender.
+    /// Processes a data segment. round_trip: measured by this end's sender.
     pub(crate) fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
         self.stamped(segment.start, segment.stamp);
         self.timeout = round_trip.timeout(0);
@@ -160,7 +159,7 @@ impl Receiver {
         }
     }
 
-    /// When an acknowledgement has been delayed for long enough.
+    /// Returns when the delayed acknowledgement is due.
     pub(crate) fn timer(&self) -> Option<Time> {
         self.delayed
     }
@@ -177,17 +176,17 @@ impl Receiver {
         }
     }
 
-    /// Return whether an acknowledgement must leave even without data.
+    /// Returns whether an acknowledgement must leave even without data.
     pub(crate) fn is_due(&self) -> bool {
         self.at_once
     }
 
-    /// Data leaves in the other direction.
+    /// Notes that data leaves in the other direction.
     pub(crate) fn answered(&mut self, now: Time) {
         self.interactive |= self.last.is_some_and(|last| now - last < self.delay);
     }
 
-    /// The acknowledgement for a segment that leaves now.
+    /// Returns the acknowledgement for a segment that leaves now.
     pub(crate) fn acknowledgement(&mut self) -> Acknowledgement {
         if self.at_once || self.delayed.is_some() {
             self.quick = self.quick.saturating_sub(1);
@@ -220,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// Moves the part of the stream around `offset` to the front of the out-of-order ones.
+    /// Moves the part of the stream around `offset` to the front of the out-of-order parts.
     fn note(&mut self, offset: u64) {
         let span = self.early.around(offset);
         let others = self.recent.map(|other| {
@@ -231,10 +230,10 @@ impl Receiver {
     }
 }
 
-/// The receive window. Once in a round trip its bound becomes twice what was read in that, more if that was more than
-/// in the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window grows
-/// by two towards its bound. The round trip falls to a shorter sample at once, and rises by an eighth of the difference
-/// with each echo, so that it follows a queue that grows.
+/// The receive window. Once per round trip its bound becomes twice the data read in the round trip, more if the data
+/// has grown since the previous round trip (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001). With each
+/// segment the window grows by two towards its bound. The round trip falls to a shorter sample at once. It rises by an
+/// eighth of the difference with each echo, to follow a growing queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiveWindow {
     largest: u64,
@@ -244,7 +243,7 @@ pub(super) struct ReceiveWindow {
     round: u64,
     began: Option<(Time, u64)>,
     round_trip: Duration,
-    /// The last stamp of ours that the sender has echoed.
+    /// Our last timestamp that the sender has echoed.
     echo: Time,
 }
 
@@ -265,7 +264,7 @@ impl ReceiveWindow {
         self.offered
     }
 
-    /// A segment has arrived. Returns whether the window has grown.
+    /// Processes the arrival of a segment. Returns whether the window has grown.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let grown = (self.offered + 2 * bytes).min(self.bound);
         let grows = grown > self.offered;
@@ -273,7 +272,7 @@ impl ReceiveWindow {
         grows
     }
 
-    /// The stream has been read up to `upto`. echo: our timestamp, echoed by the segment.
+    /// Notes that the stream has been read up to `upto`. echo: our timestamp, echoed by the segment.
     pub fn read(&mut self, now: Time, upto: u64, echo: Time) {
         let sample = now - echo;
         if sample < self.round_trip {
@@ -361,7 +360,7 @@ mod tests {
         assert!(!short(1, 100, 100));
         assert!(short(2, 200, 50));
         assert!(!short(3, 250, 500));
-        // More than the 536 bytes of a full segment, until a longer one has come.
+        // Longer than the 536 bytes of a full segment, until a longer segment has come.
         assert!(short(4, 750, 537));
         assert!(!short(5, 1287, 537));
         assert!(short(6, 1824, 10));

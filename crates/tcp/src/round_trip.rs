@@ -2,33 +2,33 @@
 
 use cellbed_link::Duration;
 
-/// The timeout before there is an estimate (RFC 6298 §2.1).
+/// Timeout before the first estimate (RFC 6298 §2.1).
 pub(super) const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// Linux's minimum wait beyond the smoothed round-trip time (its `tcp_rto_min`).
 pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 
-/// The estimator of RFC 6298 as Linux has it (`tcp_rtt_estimator` of its `tcp_input.c`).
+/// The estimator of RFC 6298 as in Linux (`tcp_rtt_estimator` in `tcp_input.c`).
 ///
-/// The term that the timeout adds to the smoothed round trip rises at once with the mean deviation and is the greatest
-/// of the present round trip of packets, at least the floor; it falls by a quarter of the difference in each. A round
-/// trip that is shorter than expected raises the deviation by an eighth of a longer one's effect.
+/// The timeout adds a margin to the smoothed round trip. The margin rises at once with the mean deviation: it is the
+/// maximum during the current round of packets, at least the floor. It falls by a quarter of the difference per round.
+/// A sample shorter than expected raises the deviation by an eighth of a longer sample's effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
     latest: Option<Duration>,
     deviation: f64,
-    /// The greatest of four times the deviation since the present round began, at least the floor.
+    /// Maximum of four times the deviation since the beginning of the current round, at least the floor.
     greatest: f64,
     margin: f64,
-    /// The round ends when what is before this sequence number has been acknowledged.
+    /// Sequence number before which all must be acknowledged for the round to end.
     round_end: u64,
     least: Option<Duration>,
     floor: f64,
 }
 
 impl RoundTrip {
-    /// floor: the least margin.
+    /// Returns an estimator. floor: the minimum margin.
     pub fn new(floor: Duration) -> Self {
         Self {
             floor: floor.as_nanos() as f64,
@@ -36,8 +36,7 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a round-trip sample. missing: the first sequence number that is not acknowledged; next: the next to be
-    /// sent.
+    /// Adds a round-trip sample. missing: the first unacknowledged sequence number; next: the next one to send.
     pub fn on_sample(&mut self, span: Duration, missing: u64, next: u64) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         self.latest = Some(span);
@@ -80,7 +79,7 @@ impl RoundTrip {
         self.least
     }
 
-    /// The retransmission timeout, doubled so many times.
+    /// Returns the retransmission timeout, doubled `doubled` times.
     pub fn timeout(&self, doubled: u32) -> Duration {
         let base = match self.smoothed() {
             None => INITIAL_TIMEOUT,
@@ -119,8 +118,8 @@ mod tests {
             round_trip.on_sample(ms(40 + 10 * number), number, 50);
         }
         let full = round_trip.timeout(0);
-        // It is empty again: in one round of any number of samples, the timeout falls by no more than the smoothed
-        // round trip and the quarter of a margin.
+        // The queue is empty again: in one round of any number of samples, the timeout falls by at most the smoothed
+        // round trip and a quarter of the margin.
         let smoothed = round_trip.smoothed().unwrap();
         for _ in 0..50 {
             round_trip.on_sample(ms(40), 51, 100);

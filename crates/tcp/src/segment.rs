@@ -2,24 +2,24 @@
 
 use cellbed_link::{Bytes, Time};
 
-/// IPv4 and TCP headers with the timestamps that Linux always negotiates (RFC 7323 §3.2), padded to 12 bytes.
+/// Size of IPv4 and TCP headers with the timestamps that Linux always negotiates (RFC 7323 §3.2), padded to 12 bytes.
 const HEADERS: u64 = 20 + 20 + 12;
-/// A SYN of Linux: maximum segment size, SACK permitted, timestamps and window scale are 20 bytes of options.
+/// Size of Linux's SYN: maximum segment size, SACK permitted, timestamps and window scale take 20 bytes of options.
 const SYN: u64 = 20 + 20 + 20;
-/// Two bytes of padding, kind and length in front of the blocks (RFC 2018 §3).
+/// Two bytes of padding, kind and length before the blocks (RFC 2018 §3).
 const SELECTIVE: u64 = 4;
 const BLOCK: u64 = 8;
-/// Bytes of the largest super-packet.
+/// Maximum bytes of a super-packet.
 const LONGEST: u64 = 65_535;
-/// The maximum beside the timestamps.
+/// Maximum number of blocks beside the timestamps.
 pub const BLOCKS: usize = 3;
 
 /// The kind of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// Asks for a connection.
+    /// Requests a connection.
     Syn,
-    /// Grants it.
+    /// Accepts a connection.
     SynAck,
     /// Carries data, an acknowledgement or both.
     #[default]
@@ -29,44 +29,44 @@ pub enum SegmentKind {
 /// A segment. Offsets count the bytes of a stream from 0; the data itself is not carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Its part in the life of the connection.
+    /// The segment's role in the connection.
     pub kind: SegmentKind,
     /// Offset of the first byte of data, in the stream of the segment's sender.
     pub start: u64,
     /// Bytes of data.
     pub length: u64,
-    /// The state of the other stream at its sender.
+    /// The receiving state of the segment's sender.
     pub acknowledgement: Acknowledgement,
-    /// When it was sent: the timestamp of RFC 7323, finer.
+    /// Send time: the timestamp of RFC 7323, with finer resolution.
     pub stamp: Time,
-    /// Its place in a super-packet.
+    /// Place in a super-packet.
     pub burst: Burst,
 }
 
-/// The place of a segment in the super-packet that its sender made (segmentation offload).
+/// The place of a segment in the super-packet of its sender (segmentation offload).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Burst {
     /// The number of the super-packet.
     pub number: u32,
-    /// Segments before it.
+    /// Number of segments before this one.
     pub index: u32,
 }
 
 /// The receiver's state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Acknowledgement {
-    /// All before this offset has arrived.
+    /// Offset before which all bytes have arrived.
     pub upto: u64,
-    /// Later parts that have arrived, the latest first; empty ones are unused (RFC 2018 §4).
+    /// Later parts that have arrived, latest first; empty ones are unused (RFC 2018 §4).
     pub blocks: [(u64, u64); BLOCKS],
     /// True if the latest data is a duplicate (RFC 2883).
     pub duplicate: bool,
-    /// The stamp of the segment that is answered (RFC 7323 §4.3).
+    /// The timestamp of the answered segment (RFC 7323 §4.3).
     pub echo: Time,
-    /// Bytes behind `upto` for which there is room.
+    /// Bytes of room after `upto`.
     pub window: u64,
-    /// Segments that have arrived with a mark of congestion. The one bit that DCTCP's receivers echo lets the sender
-    /// count as much (RFC 8257 §3.2).
+    /// Number of segments that arrived with a congestion mark. The one bit echoed by DCTCP's receivers gives the sender
+    /// the same count (RFC 8257 §3.2).
     pub marked: u64,
 }
 
@@ -78,14 +78,14 @@ impl Acknowledgement {
 }
 
 impl Segment {
-    /// Returns the offset behind its last byte.
+    /// Returns the offset after the last byte.
     pub fn end(&self) -> u64 {
         self.start + self.length
     }
 
-    /// Appends `next` to segments of `size` bytes if the kernel would make the same ones out of a super-packet: one
-    /// header with the stamp, which has milliseconds, and a shorter segment or one with PSH only at the end. Linux sets
-    /// that on the last segment of each super-packet that it sends.
+    /// Appends `next` to segments of `size` bytes if the kernel would split a super-packet into the same segments: one
+    /// header with the stamp, in milliseconds, and only the last segment may be shorter or have PSH. Linux sets PSH on
+    /// the last segment of each sent super-packet.
     pub fn join(&mut self, next: &Self, size: u64) -> bool {
         let milliseconds = |stamp: Time| stamp.as_nanos() / 1_000_000;
         let joins = (1..=size).contains(&next.length)
@@ -102,7 +102,7 @@ impl Segment {
         joins
     }
 
-    /// The IP length over IPv4.
+    /// Returns the IP length over IPv4.
     pub fn size(&self) -> Bytes {
         Bytes(match self.kind {
             SegmentKind::Syn | SegmentKind::SynAck => SYN,

@@ -1,4 +1,4 @@
-//! The sending half of a connection's end: when segments may leave, and loss recovery.
+//! The sending half of a connection's end: send times of segments, and loss recovery.
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ use super::rate::{Deliveries, Departure};
 use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
 use super::segment::{Acknowledgement, Burst};
 
-/// Sacked segments that prove a loss without a reordering window (`DupThresh`, RFC 8985 §6.2).
+/// Number of sacked segments that prove a loss without a reordering window (`DupThresh`, RFC 8985 §6.2).
 const DUPLICATES: u64 = 3;
-/// Time that Linux adds to two round trips before it probes for a lost tail: two ticks of its clock at 250 Hz.
+/// Time that Linux adds to two round trips before probing for a lost tail: two ticks of its clock at 250 Hz.
 const PROBE_SLACK: Duration = Duration::from_millis(8);
-/// Segments of a super-packet at least (Linux: `tcp_min_tso_segs`).
+/// Minimum segments of a super-packet (Linux: `tcp_min_tso_segs`).
 const LEAST_BURST: u64 = 2;
 
 /// A sender with proportional rate reduction (RFC 6937), RACK and tail loss probes (RFC 8985), timeouts (RFC 6298) and
-/// their undoing when an old stamp comes back (Eifel, RFC 3522), which together are what Linux does.
+/// their undoing when an old stamp is echoed (Eifel, RFC 3522), as in Linux.
 #[derive(Clone, Debug)]
 pub struct Sender {
     tcp: Tcp,
@@ -31,61 +31,61 @@ pub struct Sender {
     window: Window,
     round_trip: RoundTrip,
     flight: Flight,
-    /// Ends of the bytes that were written, that were sent, and that have arrived.
+    /// Ends of the written, the sent and the acknowledged bytes.
     written: u64,
     next: u64,
     missing: u64,
-    /// Room at the receiver, as an offset.
+    /// End of the receive window, as an offset.
     room: u64,
     state: State,
     timer: Option<(Time, Alarm)>,
     doubled: u32,
-    /// A probe for a lost tail: what was sent when it left, and whether it was a repetition.
+    /// Probe for a lost tail: end of the sent bytes at that time, and whether the probe was a retransmission.
     probe: Option<(u64, bool)>,
     probe_due: bool,
     last_sent: Option<Time>,
-    /// True if a short segment waits for the one before (RFC 896), and the end of the last one.
+    /// True if a short segment waits for the previous one (RFC 896), and the end of the last short segment.
     nagle: bool,
     short: u64,
     usage: Usage,
     deliveries: Deliveries,
     pacer: Pacer,
-    /// The super-packet of the last segment, when it was sent, and for how many bytes it has room.
+    /// The super-packet of the last segment, its send time, and the bytes for which it has room.
     burst: (Burst, Time, u64),
-    /// When pacing allows what waits.
+    /// When pacing allows the waiting data.
     paced: Option<Time>,
-    /// Segments that were found lost, and segments that arrived with a mark.
+    /// Number of lost segments, and of segments that arrived with a mark.
     lost: u64,
     marked: u64,
     /// Retransmitted segments, and timeouts without the handshake's.
     repairs: u64,
     timeouts: u64,
-    /// Ends of writes at which segments end, too, of those that have not been sent.
+    /// Ends of writes among unsent bytes at which segments also end.
     cuts: VecDeque<u64>,
-    /// True if the caller decides how much may leave.
+    /// True if the caller decides how much data may leave.
     released: bool,
 }
 
 /// State of a sender and its path, with the fields of Linux's `tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sending {
-    /// The congestion control, and variables that it shows.
+    /// The congestion control.
     pub control: Control,
-    /// The same.
+    /// Variables that the congestion control shows.
     pub shown: [u64; MOST_SHOWN],
     /// The congestion window, segments.
     pub window: u64,
-    /// Slow start ends at this window, segments.
+    /// Window at which slow start ends, segments.
     pub threshold: f64,
     /// Bytes per second, if segments are paced.
     pub pacing: Option<f64>,
-    /// The smoothed round-trip time, once there is one.
+    /// The smoothed round-trip time after the first sample.
     pub round_trip: Option<Duration>,
-    /// The latest sample of it.
+    /// The latest round-trip sample.
     pub latest: Option<Duration>,
-    /// Segments that are not acknowledged, and the segments in flight.
+    /// Unacknowledged segments.
     pub outstanding: u64,
-    /// The same.
+    /// Segments in flight.
     pub in_flight: u64,
     /// Bytes in a full segment.
     pub segment: u64,
@@ -93,7 +93,7 @@ pub struct Sending {
     pub acknowledged: u64,
     /// The receive window, bytes.
     pub room: u64,
-    /// Segments that were found lost.
+    /// Number of segments detected as lost.
     pub lost: u64,
     /// Retransmitted segments.
     pub repairs: u64,
@@ -104,14 +104,14 @@ pub struct Sending {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Open,
-    /// Losses are being repaired, up to the last byte sent when they were found.
+    /// Losses are repaired, up to the last byte sent before their detection.
     Recovery {
         end: u64,
         reduction: Reduction,
-        /// Window and threshold before.
+        /// Previous window and threshold.
         before: (f64, f64),
     },
-    /// The same after a timeout.
+    /// Losses are repaired after a timeout.
     Loss {
         end: u64,
         since: Time,
@@ -132,7 +132,7 @@ enum Alarm {
 
 impl Sender {
     pub(crate) fn new(mut tcp: Tcp) -> Self {
-        // Linux computes no rate for a law that sets its window at each acknowledgement.
+        // Linux computes no rate under a law that sets the window at each acknowledgement.
         tcp.pacing &= !matches!(tcp.control, Control::Header(law) if law.owns_window());
         let mut window = Window::new(&tcp);
         Self {
@@ -167,12 +167,12 @@ impl Sender {
         }
     }
 
-    /// Ends a segment where the stream ends now, as a proxy does that keeps the bounds of packets.
+    /// Ends a segment at the current end of the stream, as a proxy does that keeps packet boundaries.
     pub fn cut(&mut self) {
         self.cuts.push_back(self.written);
     }
 
-    /// Sends all that is written at once, and repeats losses without sending less for them.
+    /// Sends all written data at once, and retransmits losses without reducing the window.
     pub fn release_all(&mut self) {
         self.released = true;
     }
@@ -182,18 +182,18 @@ impl Sender {
         !self.released && self.flight.in_flight() >= self.window.segments()
     }
 
-    /// Returns whether the send buffer holds the bytes up to `end` beside those that are not acknowledged.
+    /// Returns whether the send buffer has room for the bytes up to `end` besides the unacknowledged ones.
     fn is_buffered(&self, end: u64) -> bool {
         end - self.missing <= self.tcp.send_buffer
     }
 
-    /// The end of the next new segment.
+    /// Returns the end of the next new segment.
     fn next_end(&self) -> u64 {
         let end = self.written.min(self.next + self.tcp.segment);
         self.cuts.front().map_or(end, |&cut| end.min(cut))
     }
 
-    /// Appends to the stream.
+    /// Appends `bytes` to the stream.
     pub fn write(&mut self, now: Time, bytes: u64) {
         self.rest(now);
         let in_flight = self.flight.in_flight();
@@ -206,32 +206,32 @@ impl Sender {
         self.written += bytes;
     }
 
-    /// Holds back short segments while one is on its way, in Minshall's variant, which is Linux's.
+    /// Delays short segments while another one is in flight, in Minshall's variant as in Linux.
     pub fn use_nagle(&mut self) {
         self.nagle = true;
     }
 
-    /// Bytes that were written and have not been sent.
+    /// Returns the written bytes that have not been sent.
     pub fn unsent(&self) -> u64 {
         self.written - self.next
     }
 
-    /// Bytes in the send buffer: written and not acknowledged.
+    /// Returns the bytes in the send buffer: written, not acknowledged.
     pub fn buffered(&self) -> u64 {
         self.written - self.missing
     }
 
-    /// Bytes that the other end has acknowledged.
+    /// Returns the bytes that the other end has acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.missing
     }
 
-    /// Returns whether its data are ECN-capable.
+    /// Returns whether data segments are ECN-capable.
     pub fn uses_ecn(&self) -> bool {
         self.law.uses_ecn()
     }
 
-    /// Bytes that were written since the beginning.
+    /// Returns the bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// The handshake took `span`.
+    /// Begins after a handshake of `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
         self.round_trip.on_sample(span, self.missing, self.next);
         self.law.on_established(&self.window, now, span);
@@ -282,7 +282,7 @@ impl Sender {
         self.law.on_write(now, idle);
     }
 
-    /// The next segment that may leave, as start and end.
+    /// Returns start and end of the next segment that may leave.
     pub(crate) fn send(&mut self, now: Time) -> Option<(u64, u64)> {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
@@ -320,12 +320,12 @@ impl Sender {
         span
     }
 
-    /// The place of the last segment in its super-packet.
+    /// Returns the place of the last segment in its super-packet.
     pub(crate) fn burst(&self) -> Burst {
         self.burst.0
     }
 
-    /// Puts a segment into a super-packet.
+    /// Adds a segment to a super-packet.
     fn append(&mut self, now: Time, bytes: u64) {
         let (burst, at, room) = self.burst;
         let (burst, room) = if room >= bytes && at == now {
@@ -335,7 +335,7 @@ impl Sender {
             let number = burst.number.wrapping_add(1);
             (Burst { number, index: 0 }, self.largest_burst())
         };
-        // A short segment ends it.
+        // A short segment ends the super-packet.
         let full = bytes == self.tcp.segment;
         self.burst = (
             burst,
@@ -344,13 +344,13 @@ impl Sender {
         );
     }
 
-    /// Bytes of a super-packet, also without pacing.
+    /// Returns the maximum bytes of a super-packet, also without pacing.
     fn largest_burst(&self) -> u64 {
         let pacing = self.law.pacing().or_else(|| self.assumed_pacing());
         pacing.map_or(u64::MAX, |pacing| pacing.quantum)
     }
 
-    /// Returns how segments are paced: by the law, else at the rate that Linux assumes if that is asked for.
+    /// Returns the pacing: that of the law, else Linux's assumed rate if the settings require pacing.
     fn pacing(&self) -> Option<Pacing> {
         let own = self.law.pacing();
         own.or_else(|| self.tcp.pacing.then(|| self.assumed_pacing()).flatten())
@@ -375,7 +375,7 @@ impl Sender {
         Some(Pacing { rate, quantum })
     }
 
-    /// Return whether pacing delays data that could leave; then it is due at a time.
+    /// Returns whether pacing delays data that could leave. If so, `paced` is the time when it may.
     fn is_held_back(&mut self, now: Time) -> bool {
         self.paced = self.pacer.wait(now).filter(|_| {
             let full = self.next_end();
@@ -395,21 +395,21 @@ impl Sender {
         self.deliveries.depart(now, self.flight.is_empty())
     }
 
-    /// Sends a new segment. nagle: unless it is a short one behind another (RFC 896).
+    /// Sends a new segment. nagle: hold back a short segment after another one (RFC 896).
     fn send_new(&mut self, now: Time, nagle: bool) -> Option<(u64, u64)> {
         let end = self.next_end();
         if end == self.next || end > self.room {
             return None;
         }
         if !self.is_buffered(end) {
-            // Linux: the application writes more when there is room, and then has less unsent than the window allows.
+            // Linux: the application writes again when there is room. Its unsent data is then less than the window.
             self.deliveries.idle(self.flight.in_flight());
             return None;
         }
         self.send_until(now, end, nagle)
     }
 
-    /// Sends a new segment up to `end`; nagle: as of [`send_new`](Self::send_new).
+    /// Sends a new segment up to `end`; nagle: as in [`send_new`](Self::send_new).
     fn send_until(&mut self, now: Time, end: u64, nagle: bool) -> Option<(u64, u64)> {
         if end - self.next < self.tcp.segment {
             if nagle && self.short > self.missing {
@@ -429,7 +429,7 @@ impl Sender {
         Some((start, end))
     }
 
-    /// RFC 8985 §7.3: new data if there is any, even what Nagle's algorithm holds back.
+    /// Sends a probe (RFC 8985 §7.3): new data if any, even data that Nagle's algorithm holds back.
     fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
         if self.flight.is_empty() && self.unsent() > 0 {
             return self.send_into_closed_window(now);
@@ -440,13 +440,13 @@ impl Sender {
         let span = new.or_else(|| self.flight.retransmit_last(now, departure));
         self.repairs += u64::from(repeated && span.is_some());
         self.probe = span.map(|_| (self.next, repeated));
-        // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
+        // The timeout is next, also if the last segment has arrived and there is no data to probe with.
         let timeout = self.round_trip.timeout(self.doubled);
         self.timer = Some((self.tcp.expiry(now, timeout), Alarm::Timeout));
         span
     }
 
-    /// Sends what the window has room for, or a byte beyond it (RFC 9293 §3.8.6.1); it is repeated like a lost one.
+    /// Sends data within the window, or one byte beyond it (RFC 9293 §3.8.6.1), retransmitted as after a loss.
     fn send_into_closed_window(&mut self, now: Time) -> Option<(u64, u64)> {
         let end = self.next_end().min(self.room.max(self.next + 1));
         self.send_until(now, end, false)
@@ -493,7 +493,7 @@ impl Sender {
         self.law
             .on_ecn(&mut self.window, &progress, marked, repairing);
         self.judge(&progress, &acked, lost, ack);
-        // What comes while nothing waits for an answer is no acknowledgement to the law (Linux: tcp_ack).
+        // An acknowledgement without outstanding data is not passed to the law (Linux: tcp_ack).
         if answers {
             self.delivered(progress, &acked, lost);
         }
@@ -504,7 +504,7 @@ impl Sender {
         }
     }
 
-    /// Samples the rate of delivery.
+    /// Samples the delivery rate.
     fn delivered(&mut self, progress: AckSample, acked: &NewlyAcked, lost: u64) {
         self.lost += lost;
         let now = progress.now;
@@ -588,7 +588,7 @@ impl Sender {
         }
     }
 
-    /// Window and threshold to restore if losses turn out to be none (Linux: `tcp_current_ssthresh`).
+    /// Returns the window and threshold to restore after spurious losses (Linux: `tcp_current_ssthresh`).
     fn undoable(&self) -> (f64, f64) {
         let size = self.window.segments() as f64;
         (size, self.window.threshold.max((0.75 * size).floor()))
@@ -617,7 +617,7 @@ impl Sender {
         self.repair(reduction.window(in_flight, threshold, acked, lost));
     }
 
-    /// RFC 8985 §7.4.
+    /// Processes the answer to a probe (RFC 8985 §7.4).
     fn on_probe_answer(&mut self, ack: &Acknowledgement) {
         let Some((end, repeated)) = self.probe.filter(|&(end, _)| ack.upto >= end) else {
             return;
@@ -679,8 +679,8 @@ impl Sender {
             before,
         };
         self.probe = None;
-        // Who decides how much may leave knows the queue: the rest waits there, and the answer to the first one shows
-        // it.
+        // A caller that releases data knows the queue: the other segments wait there, as the answer to the first will
+        // show.
         let since = if self.released { Time::ZERO } else { now };
         self.lost += self.flight.time_out(since);
         let timeout = AckSample {
@@ -709,7 +709,7 @@ impl Sender {
         self.timer = Some((self.tcp.expiry(now, delay), alarm));
     }
 
-    /// RFC 8985 §7.2, with Linux's slack.
+    /// Returns the delay of a probe (RFC 8985 §7.2), with Linux's slack.
     fn probe_delay(&self) -> Option<Duration> {
         if self.state != State::Open || self.probe.is_some() {
             return None;

@@ -1,9 +1,9 @@
-//! Values in numbered places that are used again.
+//! Values in numbered, reusable places.
 
 use std::ops::{Index, IndexMut};
 
-/// Values by the numbers of their places. The place that became free last is the next to be used, so that the memory in
-/// use stays small and warm.
+/// Values by the numbers of their places. The place freed last is reused first, so that the used memory stays small and
+/// cached.
 #[derive(Clone, Debug)]
 pub struct Slab<T> {
     values: Vec<T>,
@@ -20,7 +20,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Copy> Slab<T> {
-    /// Returns the place of the value.
+    /// Stores a value and returns its place.
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         if let Some(place) = self.free.pop() {

@@ -11,10 +11,10 @@ def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of the transport ``tcp``."""
 
 def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed_datacentre.simulate` is its face.
+    """Run flows between the hosts of a data centre in virtual time; public as :func:`cellbed_datacentre.simulate`.
 
-    description: JSON of ``Description`` (``datacentre/crates/fabric/src/description.rs``). progress: called some times
-    a second with the number of finished flows; its exceptions end the run.
+    description: JSON of ``Description`` (``datacentre/crates/fabric/src/description.rs``). progress: called several
+    times a second with the number of finished flows; its exceptions end the run.
 
     Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``datacentre/crates/bindings``;
     ``packet_hops`` and ``end_ps``.

@@ -1,7 +1,6 @@
 """The radio table of a simulation file: a cell whose central unit is a host of the data centre.
 
-A key that a file leaves out has the simulator's default (``datacentre/crates/fabric/src/ran``), which its description
-quotes.
+The default of a key is the simulator's (``datacentre/crates/fabric/src/ran``), as quoted in the description of the key.
 """
 
 from __future__ import annotations
@@ -169,11 +168,11 @@ class Radio(Table):
     )
 
     def files(self) -> list[str]:
-        """Return the names of files."""
+        """Return the names of files with channel qualities."""
         return self.cqi.files if isinstance(self.cqi, TraceCqi) else []
 
     def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
-        """Return the cell as the simulator reads it; files are relative to `folder`. Raises TablesError."""
+        """Return the cell in the simulator's format; file names are relative to `folder`. Raises TablesError."""
         found: dict[str, Any] = {
             _NAMES.get(key, key): value * PS if _NAMES.get(key, "").endswith("_ps") else value
             for key in type(self).model_fields
@@ -188,7 +187,7 @@ class Radio(Table):
             found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder) for name in self.cqi.files]}
         elif self.cqi is not None:
             found["cqi"] = {"kind": self.cqi} if isinstance(self.cqi, str) else to_simulator(self.cqi)
-        if isinstance(self.scheduler, ProportionalFair):  # of scenarios, too: in ns
+        if isinstance(self.scheduler, ProportionalFair):  # as in scenarios: in ns
             found["scheduler"] = {key: value for key, value in self.scheduler.stage().items() if value is not None}
         elif self.scheduler is not None:
             found["scheduler"] = {"kind": self.scheduler}
@@ -204,7 +203,7 @@ _NAMES = {
     "uplink_delay": "uplink_ps",
     "sampling": "series_ps",
 }
-"""The simulator's names of keys that have a unit."""
+"""The simulator's names for keys with a unit."""
 
 
 def _reports(name: str, folder: Path) -> list[int]:

@@ -81,7 +81,7 @@ def simulate(
 
 
 def _show(described: Described, seeds: range, as_json: bool) -> None:
-    """Print what a file describes."""
+    """Print the description of a simulation."""
     file = described.file.model_dump(mode="json")
     hosts = described.file.topology.host_count
     if as_json:
@@ -92,7 +92,7 @@ def _show(described: Described, seeds: range, as_json: bool) -> None:
 
 
 class _Terminal(StatusLine):
-    """Progress, after two seconds: in place on a terminal, else a line every ten seconds."""
+    """Progress after two seconds: one line in place on a terminal, else a line every ten seconds."""
 
     def __init__(self, flows: int, seeds: int) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ class LeafSpine(Table):
         return self.racks * self.hosts_per_rack
 
     def problems(self) -> Iterator[Problem]:
-        """Conflicts between keys."""
+        """Yield the conflicts between keys."""
         hosts, switches = self.host_count, self.racks + self.spines
         if not 2 <= hosts <= _MOST_HOSTS:
             yield Problem(("topology", "racks"), f"{hosts} hosts: write 2 to {_MOST_HOSTS} hosts in all")
@@ -99,7 +99,7 @@ class LeafSpine(Table):
             yield Problem(("topology", "spines"), text)
 
     def description(self) -> dict[str, Any]:
-        """Return the topology as the simulator reads it."""
+        """Return the topology in the simulator's format."""
         return {
             "kind": self.kind,
             "racks": self.racks,
@@ -112,7 +112,7 @@ class LeafSpine(Table):
         }
 
     def node_names(self) -> list[str]:
-        """Return the names of hosts, then of switches, by their numbers."""
+        """Return the names of hosts, then of switches, in order of their numbers."""
         return [
             *(f"host-{number}" for number in range(self.host_count)),
             *(f"leaf-{number}" for number in range(self.racks)),
@@ -120,7 +120,7 @@ class LeafSpine(Table):
         ]
 
     def node_kinds(self) -> list[str]:
-        """Return the kinds of the nodes, by their numbers."""
+        """Return the kinds of the nodes, in order of their numbers."""
         return ["host"] * self.host_count + ["leaf"] * self.racks + ["spine"] * self.spines
 
 
@@ -154,7 +154,7 @@ class Graph(Table):
         return len(self.hosts)
 
     def problems(self) -> Iterator[Problem]:
-        """Conflicts between keys."""
+        """Yield the conflicts between keys."""
         if len(self.hosts) * len(self.switches) > _MOST_ROUTES:
             yield Problem(("topology", "hosts"), _describe_size(len(self.hosts), len(self.switches)))
         names: dict[str, int] = {}
@@ -195,18 +195,18 @@ class Graph(Table):
             yield Problem(("topology", "links"), f"no path leads from '{self.hosts[0]}' to '{apart}': add a link")
 
     def description(self) -> dict[str, Any]:
-        """Return the topology as the simulator reads it."""
+        """Return the topology in the simulator's format."""
         numbers = {name: number for number, name in enumerate(self.node_names())}
         links = [[*(numbers[name] for name in link.between), link.rate, link.delay * PS] for link in self.links]
         nodes = {"hosts": len(self.hosts), "switches": len(self.switches), "links": links}
         return {"kind": self.kind, **nodes, **_port_keys(self)}
 
     def node_names(self) -> list[str]:
-        """Return the names of hosts, then of switches, by their numbers."""
+        """Return the names of hosts, then of switches, in order of their numbers."""
         return [*self.hosts, *self.switches]
 
     def node_kinds(self) -> list[str]:
-        """Return the kinds of the nodes, by their numbers."""
+        """Return the kinds of the nodes, in order of their numbers."""
         return ["host"] * len(self.hosts) + ["switch"] * len(self.switches)
 
 
@@ -242,7 +242,7 @@ class SizesFile(Table):
         return flow_files.read_sizes(_resolve_file(self.file, folder), self.grain(folder))
 
     def grain(self, folder: Path) -> int:
-        """Return the bytes that divide the size of every flow. Raises as above."""
+        """Return the bytes of which every flow size is a multiple. Raises UnitError, FlowFileError."""
         if self.unit is None:
             return flow_files.unit_of(_resolve_file(self.file, folder))
         return flow_files.PACKET if self.unit == "packets" else 1
@@ -339,7 +339,7 @@ class Traffic(Table):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Conflicts between keys."""
+        """Yield the conflicts between keys."""
         others = {key: getattr(self, key) for key in ("flows", "load", "sizes", "pattern")}
         for key, value in others.items():
             if self.trace is not None and value is not None:
@@ -348,7 +348,7 @@ class Traffic(Table):
                 yield Problem(("traffic", key), f"missing: write {_EXAMPLES[key]}, or a file of flows as 'trace'")
 
     def files(self) -> Iterator[str]:
-        """Return the names that may be files."""
+        """Yield the values that may be file names."""
         if self.trace is not None:
             yield self.trace
         elif isinstance(self.sizes, str):
@@ -357,8 +357,8 @@ class Traffic(Table):
             yield self.sizes.file
 
     def description(self, folder: Path, hosts: Sequence[str], users: tuple[int, int] | None) -> dict[str, Any]:
-        """Return the flows as the simulator reads them, between hosts of these names. users: as of `read_trace`. Raises
-        TablesError for files that cannot be read."""
+        """Return the flows between `hosts` in the simulator's format. users: as in `read_trace`. Raises TablesError for
+        unreadable files."""
         place: tuple[str, ...] = ("traffic", "trace")
         try:
             if self.trace is not None:
@@ -441,8 +441,8 @@ class SimulationFile(Table):
 class Described:
     """A simulation ready to run.
 
-    source: name of the file in errors, empty for a mapping. file: as it was written. text: of the file. content: as the
-    simulator reads it, with the content of the named files. inputs: these files by their names.
+    source: name of the file in errors, empty for a mapping. file: as written. text: content of the file. content: in
+    the simulator's format, including the named files. inputs: the named files by name.
     """
 
     source: str
@@ -459,7 +459,7 @@ class Described:
 
     @property
     def bytes(self) -> float:
-        """Bytes of all flows; of random ones the expected number."""
+        """Bytes of all flows; for random flows the expected number."""
         traffic = self.content["traffic"]
         if "trace" in traffic:
             return float(sum(flow[0] for flow in traffic["trace"]))
@@ -476,7 +476,7 @@ def read_simulation(path: Path) -> Described:
 
 
 def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
-    """Return the simulation of a file's tables; files are relative to `folder`. Raises TablesError."""
+    """Return the simulation described by a file's tables; file names are relative to `folder`. Raises TablesError."""
     file = validate(SimulationFile, dict(data), {"folder": folder})
     found = [*file.topology.problems(), *file.traffic.problems()]
     if file.radio is not None and file.traffic.pattern is not None:

@@ -20,20 +20,20 @@ from cellbed_datacentre.file import Described
 from cellbed_datacentre.simulation import Simulation, run
 
 Progress = Callable[[int, int], None]
-"""Called ten times a second with the numbers of finished flows, over all seeds, and of finished seeds."""
+"""Called ten times a second with the number of finished flows, over all seeds, and of finished seeds."""
 
 
 class _StoppedError(Exception):
-    """An order to end the simulations."""
+    """A request to stop the simulations."""
 
 
 def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, progress: Progress) -> Path:
     """Run a simulation with each seed, at most `jobs` at once, and return the new folder below `out` with the results.
 
-    The folder is created atomically: an error or Ctrl-C leaves nothing, and remains of killed ones are removed. The
-    tables do not depend on `jobs`.
+    The folder is created atomically: an error or Ctrl-C leaves no files, and remains of killed simulations are removed.
+    The tables do not depend on `jobs`.
 
-    Raises CellbedError for a description that the simulator refuses and for a folder that cannot be written to.
+    Raises CellbedError for a description that the simulator refuses and for a folder that cannot be written.
     """
     out = out.absolute()
     fresh = not out.exists()
@@ -48,15 +48,15 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
     finally:
         if fresh:
             with contextlib.suppress(OSError):
-                out.rmdir()  # only if it is empty
+                out.rmdir()  # only if empty
 
 
 @contextlib.contextmanager
 def report_write_errors(folder: Path) -> Iterator[None]:
-    """Raise CellbedError for errors of writing to a folder."""
+    """Raise CellbedError for errors in writing to a folder."""
     try:
         yield
-    except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
+    except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error for a full disk
         reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
         reason = "not a folder" if isinstance(error, FileExistsError) else reason
         raise CellbedError(f"cannot write to {folder}: {reason}; choose another place with --out") from None
@@ -68,15 +68,15 @@ def _rename_to_free(folder: Path, stem: str) -> Path:
     while True:
         place = folder.with_name(stem if number == 1 else f"{stem}-{number}")
         try:
-            place.mkdir()  # a rename replaces an empty folder, and no other
+            place.mkdir()  # a rename replaces only an empty folder
             return folder.rename(place)
         except FileExistsError:
             number += 1
 
 
 def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, progress: Progress) -> None:
-    """Run a simulation as `simulate` does, and write all but the report into an empty folder. Exceptions of `progress`
-    end it."""
+    """Run a simulation as `simulate` does, and write all results except the report into an empty folder. Exceptions of
+    `progress` end the simulation."""
     parts = folder / "parts"
     parts.mkdir()
     files = {seed: parts / f"{seed}.parquet" for seed in seeds}
@@ -103,7 +103,7 @@ def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, pr
 def _run_seeds(
     described: Described, seeds: Sequence[int], jobs: int, progress: Progress
 ) -> Generator[tuple[int, Simulation], None, None]:
-    """Seeds with their simulations, as they end. Threads suffice: the simulator releases the interpreter's lock."""
+    """Yield seeds and simulations as they end. Threads suffice: the simulator releases the interpreter's lock."""
     stop = threading.Event()
     flows = dict.fromkeys(seeds, 0)
 
@@ -137,7 +137,7 @@ def _add_seed(seed: int, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summarize(simulation: Simulation, planned: int) -> dict[str, Any]:
-    """Return the figures of one seed, of so many flows."""
+    """Return the figures of one seed. planned: number of flows."""
     flows = simulation.flows
     return {
         "seed": simulation.seed,
@@ -181,7 +181,7 @@ def _summarize_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[s
 
 
 def _mean_row(rows: Sequence[dict[str, Any]], name: str, count: str) -> dict[str, Any]:
-    """Return a row of a table over seeds: `count` is their sum, other figures become value and interval."""
+    """Return a row of a table over seeds: the sum for `count`, value and interval for other figures."""
     found: dict[str, Any] = {name: rows[0][name], count: sum(row[count] for row in rows)}
     for key in rows[0].keys() - {name, count}:
         values = [row[key] for row in rows if row[key] is not None]

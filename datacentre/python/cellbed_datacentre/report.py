@@ -1,4 +1,4 @@
-"""The report of a simulation of a data centre: as a self-contained page, and on the terminal."""
+"""The report of a data centre's simulation, as a self-contained page and on the terminal."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Value = Mapping[str, Any]
-"""A figure over seeds: ``value``, ``low`` and ``high`` of its 95 % interval, ``seeds``."""
+"""A figure over seeds: ``value``; ``low`` and ``high`` of the 95 % interval; ``seeds``."""
 Curve = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Points of a line."""
 
 _POINTS = 800
-"""Points of a curve at most."""
+"""Maximum points of a curve."""
 _SAMPLES = 2000
-"""Samples that are drawn of a series."""
+"""Approximate number of samples per series in a drawing."""
 _PORTS = 20
-"""Ports that the page lists."""
+"""Maximum ports in the page's table."""
 _QUALITIES = (("1–6, QPSK", 0, 6.5), ("7–9, 16QAM", 6.5, 9.5), ("10–15, 64QAM", 9.5, 16))
-"""Classes of channel quality: name, and the limits of the mean CQI (above, up to). Modulations by 3GPP TS 36.213, table
+"""Classes of channel quality: name, and limits of the mean CQI (above, up to). Modulations as in 3GPP TS 36.213, table
 7.2.3-1."""
 _NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
 
@@ -120,7 +120,7 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
 
 
 def describe_unfinished(summary: Mapping[str, Any]) -> str:
-    """Describe the flows that did not finish, or start."""
+    """Return a sentence on the flows that did not finish, or did not start."""
     share = formats.share(summary["unfinished"] / summary["flows"])
     late = f", {formats.number(summary['not_started'])} of them did not start" if summary["not_started"] else ""
     count = formats.number(summary["unfinished"])
@@ -131,7 +131,7 @@ def describe_unfinished(summary: Mapping[str, Any]) -> str:
 
 
 def _draw_distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return drawings of completion times and slowdowns by size, with their captions."""
+    """Return drawings of completion times and slowdowns by flow size, with captions."""
     flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
@@ -154,7 +154,7 @@ def _draw_distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[
 
 
 def _ecdf(flows: pl.LazyFrame, column: str, factor: float = 1.0) -> Curve:
-    """Return values in order, and the share of values up to each."""
+    """Return the sorted values, and the share of values up to each."""
     values = flows.select(pl.col(column).drop_nulls().sort() * factor).collect().to_series().to_numpy()
     count = len(values)
     ranks = np.unique(np.linspace(1, count, min(count, _POINTS)).round().astype(int)) if count else np.array([], int)
@@ -181,7 +181,7 @@ def _draw_cumulative(label: str, curves: Mapping[str, Curve]) -> str:
 
 
 def _ports(folder: Path) -> list[dict[str, Any]]:
-    """Return the ports that dropped most, or else had the longest queues, over all seeds."""
+    """Return the ports with most drops, or else with the longest queues, over all seeds."""
     return (
         pl.scan_parquet(inputs.check(folder / "ports.parquet"))
         .group_by("tier", "from", "to", maintain_order=True)
@@ -198,7 +198,7 @@ def _ports(folder: Path) -> list[dict[str, Any]]:
 
 
 def _queues(folder: Path) -> tuple[str, str] | None:
-    """Return the longest queue of each kind of port over time, of the first seed; None without samples."""
+    """Return a drawing of the longest queue per kind of port over time, first seed; None without samples."""
     path = folder / "queues.parquet"
     if not path.exists():
         return None
@@ -228,7 +228,7 @@ def _draw_over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
 
 
 def _cells(folder: Path) -> dict[str, Any] | None:
-    """Return the page's data of radio cells; None without."""
+    """Return the page's data on radio cells; None if there are none."""
     files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}
     if not files["users"].exists():
         return None
@@ -241,7 +241,7 @@ def _cells(folder: Path) -> dict[str, Any] | None:
 
 
 def _quality_rows(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return completion times of users by their mean channel quality, over all seeds."""
+    """Return completion times by the users' mean channel quality, over all seeds."""
     flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
     of_users = users.lazy().select("seed", "user", "mean_cqi")
     joined = flows.join(of_users, ["seed", "user"], "inner")
@@ -259,7 +259,7 @@ def _quality_rows(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _draw_buffer(samples: pl.DataFrame) -> tuple[str, str]:
-    """Draw the occupancy of the central unit's buffer over time, of the first seed."""
+    """Draw the occupancy of the central unit's buffer over time, for the first seed."""
     seed = samples["seed"][0]
     of_seed = samples.filter(seed=seed)
     of_seed = of_seed.gather_every(max(1, len(of_seed) // _SAMPLES))

@@ -20,43 +20,44 @@ if TYPE_CHECKING:
     from cellbed_datacentre.file import AnyTopology, Described
 
 CLASSES = ((10 << 10, "≤ 10 KiB"), (100 << 10, "10–100 KiB"), (1 << 20, "0.1–1 MiB"), (2**63, "> 1 MiB"))
-"""Classes of flows by size: the largest of each in bytes, and its name."""
+"""Classes of flows by size: maximum bytes and name of each."""
 ALL = "all"
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
 _FIGURES = ("fct_s", "slowdown")
 
 Progress = Callable[[int], None]
-"""Called some times a second with the number of finished flows."""
+"""Called several times a second with the number of finished flows."""
 
 
 class SimulationError(CellbedError):
-    """A description that the simulator refuses. The text has the problem."""
+    """A description that the simulator refuses. The text states the problem."""
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A simulation that has ended.
+    """A finished simulation.
 
     flows: a row for each flow that has started, in order of its number: ``flow``, ``source``, ``destination``, ``user``
-    (null in the data centre), ``bytes``, ``start_s``, ``fct_s`` (until the last byte has arrived; null if it has not),
-    ``ideal_s`` (from the start until the sender has the last acknowledgement, on an empty path), ``slowdown`` (the same
-    of this flow, over ``ideal_s``). The last two are null for flows to users of a radio cell.
+    (null in the data centre), ``bytes``, ``start_s``, ``fct_s`` (until the arrival of the last byte; null for an
+    unfinished flow), ``ideal_s`` (from the start until the sender has the last acknowledgement, on an empty path),
+    ``slowdown`` (the flow's time for this, divided by ``ideal_s``). The last two are null for flows to users of a radio
+    cell.
 
     ports: a row for each direction of a link: ``tier`` (such as ``leaf to spine``), ``from``, ``to``, ``rate_bit_s``,
     ``packets``, ``bytes`` and ``utilisation`` (of sent packets), ``dropped``, ``dropped_bytes``, ``marked``,
     ``mean_queue_bytes``, ``most_queue_bytes``.
 
-    queues: samples of the bytes that wait, in order of time, where the file has ``sampling``: ``tier``, ``time_s``,
-    ``mean_bytes`` over the ports of the tier, ``most_bytes`` at one of them. The interval is doubled, and every other
-    sample dropped, beyond 65,536 samples.
+    queues: samples of waiting bytes, in order of time, if the file has ``sampling``: ``tier``, ``time_s``,
+    ``mean_bytes`` over the ports of the tier, ``most_bytes`` at one of them. Beyond 65,536 samples, the interval is
+    doubled and every other sample is dropped.
 
-    radio: tables of the radio cell by name; empty without. ``users``: ``user`` and ``mean_cqi``. ``queues``, while
-    something waits: ``time_s``, ``unit_packets`` and ``unit_bytes`` in the central unit, ``forwarded_packets`` in the
-    distributed unit and the devices, ``threshold_packets``. ``counts``: one row with numbers of packets at the central
-    unit and of transport blocks.
+    radio: tables of the radio cell by name; empty without a cell. ``users``: ``user`` and ``mean_cqi``. ``queues``,
+    while packets wait: ``time_s``, ``unit_packets`` and ``unit_bytes`` in the central unit, ``forwarded_packets`` in
+    the distributed unit and the devices, ``threshold_packets``. ``counts``: one row with numbers of packets at the
+    central unit and of transport blocks.
 
-    seed: of its random choices. duration_s: virtual time until the last event. packet_hops: packets that ports have
-    sent. elapsed_s: time that the simulation took.
+    seed: of the random choices. duration_s: virtual time until the last event. packet_hops: number of transmissions by
+    ports. elapsed_s: duration of the computation.
     """
 
     flows: pl.DataFrame
@@ -83,9 +84,9 @@ def simulate(
     folder: Path | str = ".",
     progress: Progress | None = None,
 ) -> Simulation:
-    """Run the simulation of a file, or of the tables that a file would have, ``{"topology": …, …}``.
+    """Run the simulation of a file, or of the tables of a file, ``{"topology": …, …}``.
 
-    seed: instead of the file's. folder: of the files that tables name. progress: may raise to end the simulation.
+    seed: replaces the file's. folder: of the files that tables name. progress: may raise to end the simulation.
 
     Raises ScenarioError for a malformed description, SimulationError for a seed out of range and for a description that
     the simulator refuses.
@@ -95,7 +96,7 @@ def simulate(
 
     if seed is not None:
         try:
-            seed = operator.index(seed)  # also of NumPy's integers
+            seed = operator.index(seed)  # also accepts NumPy's integers
         except TypeError:
             raise SimulationError(f"seed {seed!r}: write a whole number") from None
         if not 0 <= seed < 2**63:
@@ -113,9 +114,9 @@ def simulate(
 def run_content(
     content: Mapping[str, Any], seed: int, progress: Progress | None = None, source: str = ""
 ) -> dict[str, Any]:
-    """Run a simulation that is described as the simulator reads it, and return its outcome with ``elapsed_s``.
+    """Run a simulation described in the simulator's format, and return its outcome with ``elapsed_s``.
 
-    source: name of its file in errors. Raises SimulationError.
+    source: name of the file in errors. Raises SimulationError.
     """
     began = time.perf_counter()
     try:
@@ -126,7 +127,7 @@ def run_content(
 
 
 def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:
-    """Run a simulation that has been read. Raises SimulationError."""
+    """Run a described simulation. Raises SimulationError."""
     found = run_content(described.content, seed, progress, described.source)
     duration = found["end_ps"] * 1e-12
     return Simulation(
@@ -197,7 +198,7 @@ def _queues(columns: Mapping[str, Any], topology: AnyTopology) -> pl.DataFrame:
 def _radio(columns: Mapping[str, Any]) -> pl.DataFrame:
     import polars as pl
 
-    # Numbers and bytes come as floats.
+    # Numbers and bytes arrive as floats.
     whole = [name for name in columns if not name.endswith("_s") and not name.startswith("mean_")]
     return _frame(columns).with_columns(pl.col(whole).cast(pl.Int64))
 
@@ -209,11 +210,11 @@ def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def by_size(flows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    """Return statistics of finished flows by class of size (:data:`CLASSES`), first of all flows.
+    """Return statistics of finished flows by size class (:data:`CLASSES`), after a row for all flows.
 
-    Columns: ``size``, ``count``, and of ``fct_s`` (s) and ``slowdown`` each ``_mean``, ``_p50`` and ``_p99``, order
-    statistics of rank ⌈n q⌉; null for a class without flows, and a P99 of fewer than 100. Flows that have not finished
-    are left out.
+    Columns: ``size``, ``count``, and for ``fct_s`` (s) and ``slowdown`` each ``_mean``, ``_p50`` and ``_p99``, order
+    statistics of rank ⌈n q⌉. A class without flows has nulls, and a class with fewer than 100 flows has no P99.
+    Unfinished flows are excluded.
     """
     import polars as pl
 

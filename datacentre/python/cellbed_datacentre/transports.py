@@ -1,7 +1,7 @@
 """The transport table of a simulation file: kinds of transports with their constants.
 
-A constant that a file leaves out has the simulator's default (``datacentre/crates/fabric/src/transport``), which its
-description quotes.
+The default of a constant is the simulator's (``datacentre/crates/fabric/src/transport``), as quoted in the description
+of the constant.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cellbed.extension.files import DURATION, Table, quantity
 from cellbed_datacentre import _core
 
 PS = 1000
-"""Picoseconds of a nanosecond."""
+"""Picoseconds per nanosecond."""
 Time = Annotated[int, quantity(DURATION, "1 ns", "1000 s")]
 Packets = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 PacketTimes = Annotated[float, Field(gt=0, le=1e9)]
-"""Times of a full packet on the host's link."""
+"""A duration in transmission times of a full packet on the host's link."""
 if TYPE_CHECKING:
     Control = str
 else:
@@ -28,7 +28,7 @@ else:
 
 
 def to_simulator(table: Table) -> dict[str, Any]:
-    """Return a table as the simulator reads it: times in ps, without keys that were left out."""
+    """Return a table in the simulator's format: times in ps, without omitted keys."""
     return {
         f"{key.removesuffix('_ns')}_ps" if key.endswith("_ns") else key: value * PS if key.endswith("_ns") else value
         for key, value in table.stage().items()
@@ -121,4 +121,4 @@ class Pdcell(Table):
 
 AnyTransport = Phost | Pfabric | Tcp | Dctcp | Pdcell
 MOBILE_USERS: dict[str, bool] = {it["table"]["kind"]: it["mobile_users"] for it in json.loads(_core.transports())}
-"""True for a transport that reaches the users of a radio cell, by kind."""
+"""Whether a transport reaches the users of a radio cell, by kind."""

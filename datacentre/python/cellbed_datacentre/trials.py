@@ -31,7 +31,7 @@ _STATISTICS = ("mean", "p50", "p99")
 
 
 class Simulations(TrialKind):
-    """Simulations, each with one seed. The classes of flow sizes take the place of applications."""
+    """Simulations, each with one seed. Classes of flow sizes replace applications."""
 
     file = SIMULATION
     measures = (
@@ -62,8 +62,8 @@ class Simulations(TrialKind):
         return VirtualPool(ThreadPoolExecutor(jobs), jobs, partial(_simulate, stop=stop), stop.set)
 
     def rows(self, folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-        # First all flows, then each class of sizes with flows. Packets dropped and marked, and unfinished flows, are of
-        # the whole simulation.
+        # First all flows, then each class of sizes with flows. Dropped and marked packets and unfinished flows are
+        # counted for the whole simulation.
         (run,) = inputs.json_value(folder / "summary.json")["runs"]
         whole = {name: float(sum(tier[name] for tier in run["ports"])) for name in ("dropped", "marked")}
         whole["unfinished"] = float(run["unfinished"])
@@ -90,7 +90,7 @@ class Simulations(TrialKind):
 
 
 def _simulate(text: str, folder: str, out: str, *, stop: threading.Event) -> dict[str, Any]:
-    """Run a simulation with the seed of its file, without a page, until `stop` is set. Return the outcome."""
+    """Run a simulation with its file's seed, without a report page, until `stop` is set. Return the outcome."""
 
     def note(flows: int, seeds: int) -> None:
         if stop.is_set():

@@ -1,7 +1,7 @@
 """Chromium without a window, driven by the DevTools protocol over two pipes.
 
-The browser ends when the pipes close, so none outlives the program that started it. Chromium's sandbox needs user
-namespaces and refuses root, whose browser therefore runs as the user `nobody`.
+The browser ends when the pipes close, so no browser outlives the program that started it. Chromium's sandbox needs user
+namespaces and refuses root. The browser of root therefore runs as the user `nobody`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ FLAGS = (
     "--mute-audio",
 )
 Call = tuple[str, str | None, dict[str, Any]]
-"""A command of the protocol, with the session of a page (``None``: the browser) and parameters."""
+"""A command of the protocol: name, session of a page (``None``: the browser), parameters."""
 Flow = Generator[Call, dict[str, Any], None]
-"""Commands one after the other, each with the result of the one before."""
+"""Commands in sequence; each yields the result of the command before."""
 _READ = 1 << 20
 _LARGEST = 64 << 20
 _PATIENCE_S = 1.5
-"""For the end of the browser: a program has 3 s after the drain."""
+"""Maximum wait for the end of the browser: a program has 3 s after the drain."""
 
 
 _NOBODY = 65534
@@ -58,7 +58,7 @@ _SANDBOX = '[ "$(id -u)" != 0 ] || { echo cannot give up root >&2; exit 1; }; ex
 
 
 def sandbox_obstacle() -> str | None:
-    """Return why a browser of this user has no sandbox here, with the remedy; ``None`` if it has one."""
+    """Return why this user's browser has no sandbox here, with the remedy; ``None`` if it has a sandbox."""
     tried = subprocess.run(
         ["sh", "-c", _SANDBOX], stdin=subprocess.DEVNULL, capture_output=True, preexec_fn=_give_up_root, check=False
     )
@@ -69,7 +69,7 @@ def sandbox_obstacle() -> str | None:
 
 
 def _give_up_root() -> None:
-    """Become `nobody`, where this process is root and may."""
+    """Change to the user `nobody`, if this process is root and may."""
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
             os.setgroups([])
@@ -78,12 +78,12 @@ def _give_up_root() -> None:
 
 
 class BrowserError(Exception):
-    """The browser refused a command."""
+    """A command that the browser refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page in the browser, with its identifiers in the protocol. context: with its cache and connections."""
+    """A page in the browser, with its identifiers in the protocol. context: holds cache and connections."""
 
     session: str
     target: str
@@ -91,7 +91,7 @@ class Page:
 
 
 def open_page(domains: Sequence[str], context: str | None = None) -> Generator[Call, dict[str, Any], Page]:
-    """Open an empty page and return it. domains: of the protocol, whose events are sent; context: of an earlier page,
+    """Open an empty page and return it. domains: protocol domains whose events are sent; context: of an earlier page,
     ``None``: a new one."""
     if context is None:
         made = yield "Target.createBrowserContext", None, {"disposeOnDetach": True}
@@ -105,7 +105,7 @@ def open_page(domains: Sequence[str], context: str | None = None) -> Generator[C
 
 
 def once(method: str, session: str | None, **params: Any) -> Flow:
-    """Run a single command, which the browser may refuse."""
+    """Run a single command and ignore a refusal."""
     with contextlib.suppress(BrowserError):
         yield method, session, params
 
@@ -123,8 +123,9 @@ class Browser:
         sandboxed: bool | None = None,
         enter: Callable[[], None] | None = None,
     ) -> None:
-        """Start it. folder: of its files, which exists. enter: called in its process first, as to enter namespaces.
-        sandboxed: ``None``: if possible, else it announces that there is no sandbox. Errors: :class:`WorkloadError`."""
+        """Start the browser. folder: existing folder for its files. enter: called first in its process, e.g. to enter
+        namespaces. sandboxed: ``None``: if possible, else announce that there is no sandbox. Errors:
+        :class:`WorkloadError`."""
         if sandboxed is None and (obstacle := sandbox_obstacle()) is not None:
             announce("note", text=f"the browser runs without a sandbox: {obstacle}")
             sandboxed = False
@@ -137,7 +138,7 @@ class Browser:
         read, theirs_out = os.pipe()
         theirs_in, self._write = os.pipe()
         if os.geteuid() == 0:
-            with contextlib.suppress(OSError):  # there is no such user in this user namespace
+            with contextlib.suppress(OSError):  # this user namespace has no such user
                 for its in (folder, theirs_in, theirs_out):
                     os.chown(its, _NOBODY, _NOBODY)
                 if closed := [each for each in folder.parents if not each.stat().st_mode & 1]:
@@ -150,7 +151,7 @@ class Browser:
             _give_up_root()
             die_with_parent()  # last: a change of user clears it
 
-        # The browser reads commands from descriptor 3 and writes to 4; no descriptor of ours may be one of these.
+        # The browser reads commands from descriptor 3 and writes to 4; our pipes must have other numbers.
         # Shells do not duplicate descriptors above 9, but open their files.
         script = 'exec "$0" "$@" 3<"/proc/self/fd/$BROWSER_IN" 4>"/proc/self/fd/$BROWSER_OUT"'
         command = ["sh", "-c", script, program, "--remote-debugging-pipe"]
@@ -185,7 +186,7 @@ class Browser:
         return self._read
 
     def start(self, flow: Flow) -> None:
-        """Begin a flow of commands; it goes on with each reply. Errors: :class:`WorkloadError`."""
+        """Begin a flow of commands; each reply continues it. Errors: :class:`WorkloadError`."""
         self._advance(lambda: next(flow), flow)
 
     def _advance(self, step: Callable[[], Call], flow: Flow) -> None:
@@ -208,7 +209,7 @@ class Browser:
             raise self.failure() from None
 
     def read(self) -> None:
-        """Read what has come. Errors: :class:`WorkloadError` when the browser has ended."""
+        """Read received messages. Errors: :class:`WorkloadError` when the browser has ended."""
         try:
             data = os.read(self._read, _READ)
         except BlockingIOError:
@@ -241,7 +242,7 @@ class Browser:
         return WorkloadError(f"the browser has ended (status {status}): {fatal[0] if fatal else ''}")
 
     def close(self) -> None:
-        """End it, with its children, and wait until it has written its files."""
+        """End the browser and its children when its files are written, or after a time limit."""
         with contextlib.suppress(OSError):
             os.write(self._write, b'{"id":0,"method":"Browser.close"}\0')
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -253,7 +254,7 @@ class Browser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
-    """The configuration of a :class:`BrowserLoad`. program: the browser; flags: beside the kind's; folder: a new one
+    """The configuration of a :class:`BrowserLoad`. program: the browser; flags: besides the kind's; folder: new folder
     for its files."""
 
     program: str
@@ -262,9 +263,9 @@ class Settings(generator.Settings):
 
 
 class BrowserLoad(generator.Generator):
-    """A load of which a browser sends the requests; a kind overrides :meth:`open` and :meth:`on_event`, too.
+    """A load whose requests a browser sends; a kind also overrides :meth:`open` and :meth:`on_event`.
 
-    flags: of its browser. net_log: the browser's log of its network.
+    flags: of the browser. net_log: the browser's log of its network.
     """
 
     writers = ()
@@ -281,7 +282,7 @@ class BrowserLoad(generator.Generator):
 
     @property
     def browser(self) -> Browser:
-        """The browser, which has started."""
+        """The browser, after its start."""
         assert self._browser is not None
         return self._browser
 
@@ -290,7 +291,7 @@ class BrowserLoad(generator.Generator):
         raise NotImplementedError
 
     def on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
-        """Take note of an event of the browser."""
+        """Process an event of the browser."""
         raise NotImplementedError
 
     def prepare(self) -> None:
@@ -301,7 +302,7 @@ class BrowserLoad(generator.Generator):
         self._browser.start(self.open())
 
     def read_net_log(self) -> None:
-        """Read what the browser has logged since the last call."""
+        """Read the browser's new log entries."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             self.net_log.read()
 

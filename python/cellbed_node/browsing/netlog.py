@@ -1,9 +1,9 @@
 """Chromium's log of its network, which locates each object in the bytes of its connection.
 
-The browser counts the bytes of its sockets before TLS; the log has them in the order of reads and writes, between the
-events of requests. Stamps of the log are whole milliseconds of CLOCK_MONOTONIC and serve only to order things; stamps
-of objects come from the DevTools protocol. An offset is exact over HTTP/1.1; over HTTP/2 the offsets of a reply among
-others are known to the read of the socket (at most some 17 kB) that completed its record. Over HTTP/3 offsets are
+The browser counts the bytes of its sockets before TLS. The log has these counts in the order of reads and writes,
+between the events of requests. Stamps of the log are whole milliseconds of CLOCK_MONOTONIC and serve only for ordering;
+stamps of objects come from the DevTools protocol. Offsets are exact over HTTP/1.1. Over HTTP/2, offsets of interleaved
+replies have the resolution of the socket read (at most some 17 kB) that completed the record. Over HTTP/3, offsets are
 numbers of datagrams (:class:`cellbed_node.ledger.Request`).
 """
 
@@ -22,12 +22,12 @@ _TYPE = re.compile(r'"type":([0-9]+)\}$')
 _BEGIN, _END = 1, 2
 _MS = 1_000_000
 _RECORD = 22
-"""Bytes of a record of TLS 1.3 beyond its content: header, type, tag (RFC 8446, §5.2)."""
+"""Bytes of a TLS 1.3 record besides its content: header, type, tag (RFC 8446, §5.2)."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and its reply on a connection, with their offsets as of :class:`cellbed_node.ledger.Request`."""
+    """A request and its reply on a connection, with offsets as in :class:`cellbed_node.ledger.Request`."""
 
     uplink_start: int
     uplink_end: int | None = None
@@ -37,9 +37,9 @@ class Exchange:
 
 @dataclass(slots=True)
 class Wire:
-    """A connection. begun_ns, open_ns: when it began to open and was open, with TLS; hello, flight: as of
-    :class:`cellbed_node.tls.Clear`. exchanges: by URL, in the order of their requests. passed: received bytes that
-    belong to earlier replies, or to none."""
+    """A connection. begun_ns, open_ns: when it began to open, and was open including TLS; hello, flight: as in
+    :class:`cellbed_node.tls.Clear`. exchanges: by URL, in the order of requests. passed: received bytes that belong to
+    earlier replies, or to no reply."""
 
     begun_ns: int = 0
     open_ns: int | None = None
@@ -58,15 +58,15 @@ class Wire:
     replying: set[int] = field(default_factory=set)
 
     def begin(self, url: str) -> Exchange:
-        """Return a new exchange, whose request is sent from now on."""
+        """Return a new exchange, whose request is sent next."""
         found = Exchange(self.sent)
         self.exchanges.setdefault(url, []).append(found)
         return found
 
 
 class NetLog:
-    """The connections and exchanges in the log so far. wires: by their number in the log, which the DevTools protocol
-    calls connectionId."""
+    """The connections and exchanges in the log so far. wires: by number in the log, which the DevTools protocol calls
+    connectionId."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._place, self._rest = path, 0, ""
@@ -81,7 +81,7 @@ class NetLog:
         self._by_port: dict[int, Wire] = {}
 
     def read(self) -> None:
-        """Read what the browser has written since the last call. Errors: ``OSError``, ``ValueError``."""
+        """Read the new entries of the log. Errors: ``OSError``, ``ValueError``."""
         with inputs.open_file(self._path) as file:
             file.seek(self._place)
             text = file.read()
@@ -96,7 +96,7 @@ class NetLog:
                 handler(event["source"]["id"], event["phase"], int(event["time"]) * _MS, event.get("params") or {})
 
     def _choose(self, types: dict[str, int]) -> None:
-        """types: numbers of events by their names."""
+        """Select the methods for events. types: numbers of events by name."""
         own = {name[3:].upper(): getattr(self, name) for name in dir(self) if name.startswith("on_")}
         self._handlers = {types[name]: handler for name, handler in own.items() if name in types}
 
@@ -116,7 +116,7 @@ class NetLog:
             wire.passed = wire.received
 
     def on_ssl_handshake_message_received(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
-        """A ticket, which comes after the handshake, in a record of its own."""
+        """Count a ticket, which follows the handshake in a separate record."""
         if (wire := self.wires.get(source)) is not None and wire.flight is not None:
             wire.passed += len(base64.b64decode(params["bytes"])) + _RECORD
 
@@ -134,7 +134,7 @@ class NetLog:
         if (wire := self.wires.get(source)) is not None:
             wire.received += params["byte_count"]
 
-    # Requests of HTTP/1.1, which have a connection for themselves meanwhile.
+    # Requests of HTTP/1.1: each has its connection exclusively.
 
     def on_url_request_start_job(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         if "url" in params:
@@ -182,7 +182,7 @@ class NetLog:
             return
         stream, exchange = params["stream_id"], wire.streams[params["stream_id"]]
         if exchange.downlink_start is None:
-            # A record that may have begun with another reply is known by its end.
+            # A record that may begin with another reply is located by its end.
             last = max(wire.received - 1, 0)
             exchange.downlink_start = last if wire.replying else min(wire.passed, last)
             wire.replying.add(stream)
@@ -199,7 +199,7 @@ class NetLog:
             wire.replying.discard(stream)
 
     def on_http2_session_recv_setting(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
-        """A frame that belongs to no reply."""
+        """Count a frame that belongs to no reply."""
         if (wire := self._sessions.get(source)) is not None:
             wire.passed = wire.received
 
@@ -251,6 +251,6 @@ def _port(address: str) -> int:
 
 
 def _url(headers: list[str]) -> str:
-    """Return the URL of a request by its pseudo-header fields, such as ``:path: /``."""
+    """Return the URL in the pseudo-header fields of a request, such as ``:path: /``."""
     its = dict(line[1:].split(": ", 1) for line in headers if line.startswith(":"))
     return f"{its.get('scheme')}://{its.get('authority')}{its.get('path')}"

@@ -1,4 +1,4 @@
-"""Requests of a page in the browser: what the DevTools protocol reports of them, and their records. Pure.
+"""Requests of a page in the browser: their DevTools events, and their records. Pure.
 
 Times of the DevTools protocol are seconds of CLOCK_MONOTONIC, or milliseconds since such a time.
 """
@@ -13,15 +13,15 @@ from cellbed_node.ledger import Request
 
 SECOND = 1_000_000_000
 MOST_OBJECTS = 20_000
-"""Of a page; of further ones only their number is kept."""
+"""Maximum objects of a page; further objects are only counted."""
 
 
 @dataclass(slots=True)
 class Object(Request):
-    """An object that a page requested, with the connection that carried it. intended_ns: the page wanted it;
-    started_ns: the browser began to request it; opening_ns, tls_uplink_end, tls_downlink_end, first_byte_ns: as of
-    :class:`cellbed_node.http.connection.Exchange`, the ends of TLS 0 without it. step: kind of content; code:
-    status of the reply; wire: number of the connection in the browser, which is not recorded."""
+    """An object that a page requested, with its connection. intended_ns: when the page requested it; started_ns: when
+    the browser began the request; opening_ns, tls_uplink_end, tls_downlink_end, first_byte_ns: as in
+    :class:`cellbed_node.http.connection.Exchange`, the ends of TLS 0 without TLS. step: kind of content; code: status
+    of the reply; wire: number of the connection in the browser, not recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -39,7 +39,7 @@ class Object(Request):
 
 @dataclass(slots=True)
 class Entry:
-    """Events of an object, by their parameters. end_ns: of its last byte, or of its failure."""
+    """Parameters of an object's events. end_ns: of the last byte, or of the failure."""
 
     number: int
     request: dict[str, Any]
@@ -51,12 +51,12 @@ class Entry:
 
     @property
     def url(self) -> str:
-        """Return its URL."""
+        """Return the object's URL."""
         return str(self.request["request"]["url"])
 
     @property
     def problem(self) -> str | None:
-        """Return why it has no good reply."""
+        """Return why the object has no good reply; ``None`` if it has one."""
         if self.error is not None:
             return self.error
         if self.end_ns is None:
@@ -65,7 +65,7 @@ class Entry:
         return f"status {code}" if code >= 400 else None
 
     def fill(self, made: Object) -> None:
-        """Add to the record of the object what the protocol reported; its connection is still missing."""
+        """Add the protocol's reports to the record of the object; the connection is still missing."""
         request, response = self.request, self.response or {}
         made.started_ns = made.intended_ns
         made.url, made.step = self.url[:2000], str(request.get("type", "other")).lower()
@@ -81,13 +81,13 @@ class Entry:
 
     @property
     def wanted_ns(self) -> int:
-        """Return when the page wanted it."""
+        """Return when the page requested the object."""
         return round(float(self.request["timestamp"]) * SECOND)
 
 
 @dataclass(slots=True, kw_only=True)
 class Entries:
-    """The objects of a page so far. numbers: of the endpoint's next objects. left_out: objects beyond
+    """The objects of a page so far. numbers: for the endpoint's next objects. left_out: number of objects beyond
     MOST_OBJECTS."""
 
     numbers: Iterator[int]
@@ -96,7 +96,7 @@ class Entries:
     pending: dict[str, Entry] = field(default_factory=dict)
 
     def on_event(self, method: str, params: dict[str, Any]) -> None:
-        """Take note of an event of its page."""
+        """Process an event of the page."""
         entry = self.pending.get(params.get("requestId", ""))
         match method:
             case "Network.requestWillBeSent":
@@ -131,13 +131,13 @@ class Entries:
 
 
 def _is_icon(params: dict[str, Any]) -> bool:
-    """Return whether a request is the browser's own for the icon of a page that names none."""
+    """Return whether the browser itself requested the icon of a page that names none."""
     return params.get("type") == "Other" and urlsplit(params["request"]["url"]).path == "/favicon.ico"
 
 
 def attach(made: Object, wires: dict[int, Wire]) -> None:
-    """Add an object's connection, and its bytes there, from the log of the network. wires: of
-    :class:`cellbed_node.browsing.netlog.NetLog`; call it in the order of requests."""
+    """Add the connection of an object, and the object's bytes there, from the network log. wires: of
+    :class:`cellbed_node.browsing.netlog.NetLog`. Call in the order of requests."""
     if (wire := wires.get(made.wire)) is None:
         return
     exchanges = wire.exchanges.get(made.url or "")

@@ -1,8 +1,8 @@
-"""The load generator of the kind: one end of a call, whose browser sends frames and reads the other end's.
+"""The load generator of the kind: one end of a call, whose browser sends frames and reads the other end's frames.
 
 Run as ``python -m cellbed_node.call.load --config FILE.json``; :class:`Settings` describes the file. The page
-(``page.html``) paints and reads by itself; this program sets the call up, asks for the page's stamps, and reports the
-shown frames to the other end.
+(``page.html``) paints and reads frames alone; this program sets up the call, requests the page's stamps, and reports
+the shown frames to the other end.
 """
 
 import contextlib
@@ -28,25 +28,25 @@ from cellbed_node.temporary import remove_tree
 PAGE = Path(__file__).with_name("page.html")
 FLAGS = ("--autoplay-policy=no-user-gesture-required", "--window-size=640,360", "--host-resolver-rules=MAP * ~NOTFOUND")
 _LEAD_NS = 5 * SECOND
-"""From the set-up of a late call to its start: a browser forgets what it knows of a link that is idle."""
+"""Time between the set-up and the start of a late call: a browser forgets its estimates of an idle link."""
 _POLL_NS = SECOND // 4
-"""Between questions for the page's stamps."""
+"""Interval between requests for the page's stamps."""
 _LARGEST = 1 << 17
-"""Bytes of a message between the ends."""
+"""Maximum bytes of a message between the ends."""
 _SEEN = 100
-"""Frames in a message."""
+"""Maximum frames in a message."""
 _BROKEN = {"disconnected": "was interrupted", "failed": "had failed"}
 """States of a connection, in words."""
 _MOST_ENCODED = 10_000
-"""Encoded frames that are remembered until they are shown; of lost ones nobody asks."""
+"""Maximum encoded frames kept until shown; lost frames are never requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
-    """The configuration of an end. program: the browser; folder: of its files, for which there is a new one; socket,
-    peer_socket: at which the ends reach each other; peer: the other end's node; peer_phase: of its frames, as
-    ``phase``; offers: whether this end begins the call; measures: file of its own measures; page: settings of the page,
-    with the relay. start_ns: of its load, since the start of the workload.
+    """The configuration of an end. program: the browser; folder: new folder for its files; socket, peer_socket: sockets
+    of this end and of the other end; peer: the other end's node; peer_phase: `phase` of the other end's frames; offers:
+    whether this end begins the call; measures: file for this program's measures; page: settings of the page, with the
+    relay. start_ns: start of the load, since the start of the workload.
     """
 
     program: str
@@ -63,9 +63,9 @@ class Settings(generator.Settings):
 
 @dataclass(slots=True)
 class Frame(Request):
-    """A frame. sent_ns: when it left the encoder; reply_ns: when it was shown. painted_ns; received_ns: of its last
-    packet, by the receiving browser; buffered_ns, decoded_ns: durations of waiting there and of decoding. height: as
-    shown, pixels; receiver: node of the other end."""
+    """A frame. sent_ns: when it left the encoder; reply_ns: when it was shown. painted_ns: when it was painted;
+    received_ns: arrival of the last packet at the receiving browser; buffered_ns, decoded_ns: durations of waiting
+    there and of decoding. height: as shown, pixels; receiver: node of the other end."""
 
     painted_ns: int | None = None
     received_ns: int | None = None
@@ -76,7 +76,7 @@ class Frame(Request):
 
 
 class Peer:
-    """The other end, by datagrams of a Unix socket: the testbed's network has no packet of them.
+    """The other end, by datagrams of a Unix socket: none of these packets are on the testbed's network.
 
     gone: whether the other end's program has ended.
     """
@@ -93,17 +93,17 @@ class Peer:
         return self._socket.fileno()
 
     def send(self, **message: Any) -> None:
-        """Send a message as soon as the other end takes it."""
+        """Send a message as soon as the other end accepts it."""
         self._waiting.append(json.dumps(message).encode())
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send waiting messages."""
         while self._waiting and not self.gone:
             try:
                 self._socket.sendto(self._waiting[0], self._other)
             except (FileNotFoundError, ConnectionRefusedError):
-                self.gone = self._met  # before, it has not started
+                self.gone = self._met  # before the first contact: not started yet
                 return
             except BlockingIOError:
                 return
@@ -111,7 +111,7 @@ class Peer:
             self._waiting.popleft()
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the messages that have come."""
+        """Return the received messages."""
         found = []
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -129,7 +129,7 @@ class CallLoad(Generator):
 
     writers = ()
     patience_ns = 29 * SECOND
-    """Limit of the time until the browser has started, and then until a call stands: each may take 30 s."""
+    """Time limit for starting the browser, and then for setting up a call: each may take 30 s."""
     trouble = "the browser did not start in time"
 
     def __init__(self, settings: Settings) -> None:
@@ -144,7 +144,7 @@ class CallLoad(Generator):
         self._camera: dict[str, Any] = {}
         self._other_over = self._over = self._polling = False
         self._poll_ns = 0
-        self._frames: dict[int, Frame] = {}  # open, by number
+        self._frames: dict[int, Frame] = {}  # open frames by number
         self._painted: dict[int, int] = {}
         self._encoded: dict[int, tuple[int, int]] = {}
         self._reported: list[list[Any]] = []
@@ -154,11 +154,11 @@ class CallLoad(Generator):
         folder = Path(settings.folder)
         remove_tree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._page = Path(shutil.copy(PAGE, folder))  # the browser's user may not reach the installed one
+        self._page = Path(shutil.copy(PAGE, folder))  # the browser's user may have no access to the installed file
         self._browser = Browser(settings.program, FLAGS, folder, self._on_event)
 
     def run(self) -> None:
-        # The page sends nothing. On a very busy machine the load goes on while it opens.
+        # The page sends nothing. On a very busy machine the load continues while the page opens.
         self._browser.start(self._open())
         until = machine.now_ns() + self.patience_ns
         while not self._navigation_ns and (left_ns := until - machine.now_ns()) > 0:
@@ -171,7 +171,7 @@ class CallLoad(Generator):
         self._browser.start(self._try(flow))
 
     def _try(self, flow: Flow) -> Flow:
-        """Take a step of the set-up. Errors: :class:`WorkloadError`, before the run has begun."""
+        """Take a step of the set-up. Errors: :class:`WorkloadError` before the run begins."""
         try:
             yield from flow
         except WorkloadError as error:
@@ -195,7 +195,7 @@ class CallLoad(Generator):
             raise WorkloadError("the page crashed: its node may have too little memory, write 1 GiB or more")
 
     def _ask(self, function: str, *arguments: Any) -> Steps[Call, dict[str, Any], Any]:
-        """Call a function of the page; return its result. Errors: :class:`WorkloadError` with the page's error."""
+        """Call a function of the page and return its result. Errors: :class:`WorkloadError` with the page's error."""
         text = f"{function}({', '.join(map(json.dumps, arguments))})"
         asked = {"expression": text, "awaitPromise": True, "returnByValue": True}
         answer = yield "Runtime.evaluate", self._session, asked
@@ -206,7 +206,7 @@ class CallLoad(Generator):
 
     def _read_clock(self) -> Flow:
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
-        # By CLOCK_MONOTONIC; the page counts from this time.
+        # By CLOCK_MONOTONIC; the origin of the page's times.
         self._navigation_ns = {each["name"]: each["value"] for each in metrics}["NavigationStart"] * SECOND
         self.trouble = f"the browser of {self._settings.peer} did not call in time"
 
@@ -278,7 +278,7 @@ class CallLoad(Generator):
         wake = super().turn()
         if wake is not None:
             return wake
-        # The other end may wait for the report of its last frames.
+        # The other end may still wait for the report of its last frames.
         if not self._over:
             self._over = True
             self._peer.send(over=True)
@@ -309,7 +309,7 @@ class CallLoad(Generator):
                 self._browser.start(self._poll())
 
     def _poll(self) -> Flow:
-        shown, self._reported = self._reported, []  # before, so that the page's stamps of these frames have come
+        shown, self._reported = self._reported, []  # first: the page's stamps of these frames come later
         taken = yield from self._ask("take")
         self._polling = False
         self._state = taken["state"]
@@ -325,7 +325,7 @@ class CallLoad(Generator):
         self._report(taken["seen"])
 
     def _report(self, seen: list[list[Any]]) -> None:
-        """Tell the other end which of its frames were shown."""
+        """Report to the other end its shown frames."""
         rows = []
         for number, received, decoding, at, stamp, height in seen:
             shown_ns = self._stamp(at)
@@ -339,8 +339,8 @@ class CallLoad(Generator):
     def _show(
         self, number: int, received_ns: int | None, decoded_ns: int, shown_ns: int, stamp: int | None, height: int
     ) -> None:
-        """A frame of this end was shown at the other one, and so will be none of those before it."""
-        if number >= self._number:  # the page was in time with it, this program not yet
+        """Note that the other end showed a frame of this end; all unshown frames before are lost."""
+        if number >= self._number:  # painted by the page, but not issued here yet
             self._reported.append([number, received_ns, decoded_ns, shown_ns, stamp, height])
             return
         for earlier in [each for each in self._frames if each < number]:
@@ -366,7 +366,7 @@ class CallLoad(Generator):
             reason = f"the connection through the relay {_BROKEN.get(self._state, 'was not open')}"
         for number in list(self._frames):
             self._lose(number, reason)
-        # The end of the browser may take longer than a program has.
+        # Closing the browser may take longer than the time limit of a program.
         self.ledger.close(machine.now_ns())
         if self._t0_ns:
             found = readings.measures(self._samples, self._delays, self._page_ms(self._t0_ns))

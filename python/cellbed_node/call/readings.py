@@ -1,4 +1,4 @@
-"""Measures of a call out of the browser's own statistics (W3C, "Identifiers for WebRTC's Statistics API")."""
+"""Measures of a call from the browser's statistics (W3C, "Identifiers for WebRTC's Statistics API")."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,10 @@ from statistics import median
 from typing import Any
 
 Sample = Mapping[str, Any]
-"""Reports at a time: ``at`` (ms of the page) and by type and kind of media, ``inbound-rtp video``."""
+"""Reports at a time: ``at`` (ms, the page's clock), and reports by type and media kind, ``inbound-rtp video``."""
 _SENT, _RECEIVED, _HEARD = "outbound-rtp video", "inbound-rtp video", "inbound-rtp audio"
 _CLOCK = 48_000
-"""Samples of audio a second (Opus)."""
+"""Audio samples per second (Opus)."""
 _MEANS = {
     "jitter_buffer_ms": (_RECEIVED, "jitterBufferDelay", "jitterBufferEmittedCount", 1e3),
     "target_delay_ms": (_RECEIVED, "jitterBufferTargetDelay", "jitterBufferEmittedCount", 1e3),
@@ -20,21 +20,21 @@ _MEANS = {
     "audio_buffer_ms": (_HEARD, "jitterBufferDelay", "jitterBufferEmittedCount", 1e3),
     "concealed_percent": (_HEARD, "concealedSamples", "totalSamplesReceived", 100.0),
 }
-"""Growth of one counter divided by the growth of another, with a factor."""
+"""Ratios of the growth of two counters, with a factor."""
 _RATES = {
     "received_mbit_s": (_RECEIVED, "bytesReceived", 8e-6),
     "frames_per_s": (_RECEIVED, "framesDecoded", 1.0),
     "sent_mbit_s": (_SENT, "bytesSent", 8e-6),
     "sent_frames_per_s": (_SENT, "framesSent", 1.0),
 }
-"""Growth of a counter a second."""
+"""Growth of a counter per second."""
 _STATES = {
     "round_trip_ms": ("pair", "currentRoundTripTime", 1e3),
     "rtcp_round_trip_ms": ("remote-inbound-rtp video", "roundTripTime", 1e3),
     "estimate_mbit_s": ("pair", "availableOutgoingBitrate", 1e-6),
     "height": (_RECEIVED, "frameHeight", 1),
 }
-"""Values of the moment, with a factor."""
+"""Current values, with a factor."""
 _TOTALS = {
     "freezes": (_RECEIVED, "freezeCount", 1.0),
     "frozen_s": (_RECEIVED, "totalFreezesDuration", 1.0),
@@ -48,17 +48,17 @@ SHOWN = (
     *("delay_ms", "round_trip_ms", "jitter_buffer_ms", "target_delay_ms", "inter_frame_ms"),
     *("received_mbit_s", "frames_per_s", "height"),
 )
-"""Series that come first: the report draws those."""
+"""Series that come first: the report draws these."""
 
 
 def counter_growth(before: Sample, after: Sample, report: str, counter: str) -> float | None:
-    """Return by how much a counter has grown; ``None`` where it is missing."""
+    """Return the growth of a counter; ``None`` if it is missing."""
     values = [each.get(report, {}).get(counter) for each in (before, after)]
     return None if values[1] is None else float(values[1]) - float(values[0] or 0)
 
 
 def limitation_s(before: Sample, after: Sample, by: str) -> float:
-    """Return for how long the encoder lowered its quality for a reason, ``cpu`` or ``bandwidth``."""
+    """Return how long the encoder lowered its quality for a reason, ``cpu`` or ``bandwidth``."""
     values = [each.get(_SENT, {}).get("qualityLimitationDurations", {}).get(by, 0) for each in (before, after)]
     return float(values[1] - values[0])
 
@@ -66,10 +66,10 @@ def limitation_s(before: Sample, after: Sample, by: str) -> float:
 def measures(
     samples: Sequence[Sample], delays: Sequence[tuple[float, float]], begin_ms: float
 ) -> dict[str, dict[str, Any]]:
-    """Return series and totals as a program writes its own measures (``docs/reference/scenario/apps.md``). Pure.
+    """Return series and totals in the format of a program's own measures (``docs/reference/scenario/apps.md``). Pure.
 
-    samples: in their order. delays: when each frame was shown (s since the start of the schedule), and its end-to-end
-    delay, ms. begin_ms: the start of the schedule by the clock of the samples.
+    samples: in order of time. delays: per frame, when it was shown (s since the start of the schedule), and its
+    end-to-end delay, ms. begin_ms: the start of the schedule by the clock of the samples.
     """
     series: dict[str, list[tuple[float, float]]] = {name: [] for name in SHOWN}
     by_second: dict[int, list[float]] = defaultdict(list)
@@ -109,10 +109,10 @@ def measures(
 def strains(
     samples: Sequence[Sample], interval_ms: float, due: int, painted: int, unread: int
 ) -> dict[str, dict[str, Any]]:
-    """Return totals of a call that show the machine rather than the network. Pure.
+    """Return totals of a call that characterise the machine rather than the network. Pure.
 
-    interval_ms: of frames; due: frames that should have been painted; painted: those that were; unread: shown frames
-    that the page missed.
+    interval_ms: between frames; due: number of frames to paint; painted: painted frames; unread: shown frames that the
+    page missed.
     """
     found = {}
     if due:

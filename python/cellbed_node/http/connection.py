@@ -1,6 +1,6 @@
-"""Client connections of HTTP/1.1 and HTTP/2 that know which bytes of their TCP connection each message was.
+"""Client connections of HTTP/1.1 and HTTP/2 that know the bytes of each message in their TCP connection.
 
-The protocols are h11's and h2's, which do no I/O; the sockets under them are ours and count.
+The protocols are implemented by h11 and h2 without I/O; the sockets below are ours and count bytes.
 """
 
 import http
@@ -32,18 +32,18 @@ from cellbed_node.tcp import CountingSocket, tcp_info
 from cellbed_node.tls import Clear, reason
 
 REQUEST_HEADER = "Cellbed-Request"
-"""Names the request, ``endpoint/number``, so that a service can report spans of it (docs/reference/spans.md)."""
+"""Header with the name of the request, ``endpoint/number``, for spans of services (docs/reference/spans.md)."""
 
 _READ = 1 << 18
 _OUT = 1 << 18
-"""Bytes of bodies that HTTP/2 frames in advance of the socket."""
-_HEADERS, _GOAWAY = 0x1, 0x7  # types of frames (RFC 9113, §6)
+"""Maximum bytes of bodies that HTTP/2 frames before the socket takes them."""
+_HEADERS, _GOAWAY = 0x1, 0x7  # frame types (RFC 9113, §6)
 _FRAME_HEADER = 9
 _LARGEST_FRAME = 1 << 14
 _FIRST_STREAMS = 100
-"""Streams that are opened before the server has sent its limit; none should be lower (RFC 9113, §6.5.2)."""
+"""Maximum streams before the server has sent its limit; no limit should be lower (RFC 9113, §6.5.2)."""
 _MOST_TRIES = 5
-"""How often a request is sent that servers refuse unseen."""
+"""Maximum attempts for a request that servers refuse unprocessed."""
 _GRPC_STATUSES = (
     "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED "
     "RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS "
@@ -51,17 +51,17 @@ _GRPC_STATUSES = (
 )
 """Names in the order of their numbers, from 0."""
 MOST_MESSAGES = 1_000_000
-"""Messages of replies that an endpoint records."""
+"""Maximum number of reply messages that an endpoint records."""
 _STREAM_WINDOW, _CONNECTION_WINDOW = 6 << 20, 15 << 20
-"""Windows of HTTP/2's flow control for replies, as in Chromium. Its defaults of 64 KiB limit the rate to 64 KiB per
-round trip."""
+"""Flow control windows of HTTP/2 for replies, as in Chromium. The defaults of 64 KiB limit the rate to 64 KiB per round
+trip."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The content of a request, which all of a load may share. scheme: of the URL; target: path and query; headers:
-    without Host and Content-Length. grpc: whether trailers have the outcome of its reply. traced: the application, if
-    it has identifiers of OpenTelemetry."""
+    """The content of a request, which all requests of a load may share. scheme: of the URL; target: path and query;
+    headers: without Host and Content-Length. grpc: whether trailers of the reply have the outcome. traced: the
+    application, if requests have OpenTelemetry identifiers."""
 
     scheme: str
     method: str
@@ -73,7 +73,7 @@ class Message:
     traced: str = ""
 
     def names(self, request: Request) -> list[tuple[str, str]]:
-        """Return the header fields that name a request."""
+        """Return the header fields that identify a request."""
         endpoint, number = request.endpoint, request.request
         found = [(REQUEST_HEADER.lower(), f"{endpoint}/{number}")]
         return [*found, ("traceparent", traceparent(self.traced, endpoint, number))] if self.traced else found
@@ -81,8 +81,8 @@ class Message:
 
 @dataclass(slots=True)
 class Streams:
-    """Records the messages of streamed replies of an endpoint. splitter: makes what finds their ends. write: takes a
-    line of JSON."""
+    """Records the messages of an endpoint's streamed replies. splitter: returns a new finder of message ends. write:
+    takes a line of JSON."""
 
     endpoint: str
     splitter: Callable[[], Chunks]
@@ -98,15 +98,15 @@ class Streams:
 
 @dataclass(slots=True)
 class Exchange(Request):
-    """A request and its reply. opening_ns: when its connection began to open, for a request that waited for this; else
-    as sent_ns. tls_uplink_end, tls_downlink_end: of a connection with TLS that opened for it, where the first flight of
-    the client and the server's part of the handshake end in their streams. first_byte_ns: when the first bytes of the
-    reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
-    often it was sent; the stamps are of the last time. step: its name in a journey; journey: number of the
-    journey at its endpoint; taken: values taken from its reply, JSON. turn: of HTTP/2, bytes of its reply's body that
-    came before another reply's, or all of them if others waited; last: payload of the DATA frame that ended it;
-    stream_window, connection_window, most_streams: what the server granted when it was sent. message: its content;
-    user: who is on the journey; neither is recorded."""
+    """A request and its reply. opening_ns: when the connection began to open if the request waited for it, else
+    sent_ns. tls_uplink_end, tls_downlink_end: ends, in their streams, of the client's first flight and of the server's
+    part of the handshake, if a TLS connection opened for the request. first_byte_ns: arrival of the reply's first
+    bytes. order: number among the requests of the connection, from 0. code: status of the reply. tries: number of
+    attempts; the stamps are of the last one. step: name in a journey; journey: number of the journey at the endpoint;
+    taken: values taken from the reply, JSON. turn: over HTTP/2, bytes of the reply's body before another reply's, or
+    all if others waited; last: payload of the DATA frame that ended the reply; stream_window, connection_window,
+    most_streams: the server's limits when the request was sent. message: content of the request; user: on the journey.
+    message and user are not recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -127,15 +127,16 @@ class Exchange(Request):
     user: User | None = None
 
     def record(self) -> dict[str, Any]:
-        """As of :class:`~cellbed_node.ledger.Request`, without its content."""
+        """Return the fields as :class:`~cellbed_node.ledger.Request` does, without message and user."""
         return {name: value for name, value in Request.record(self).items() if name not in ("message", "user")}
 
 
 @dataclass(slots=True)
 class _Reply:
-    """The reply to `request` so far. begin: offset of its first byte among the bytes of messages, if known before that
-    byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of the one
-    that has begun. kept: header fields and body, where values are taken from them. outcome: fields of gRPC."""
+    """The reply to `request` so far. begin: offset of the reply's first byte among the bytes of messages, if known
+    before that byte; start: in the downlink's stream. splitter, messages: finder and count of the reply's messages;
+    message_start: start of the incomplete message. kept: header fields and body, if values are taken from them.
+    outcome: fields of gRPC."""
 
     request: Exchange
     begin: int = 0
@@ -150,28 +151,28 @@ class _Reply:
 
 
 class Connection:
-    """A connection that opens in the background; base of both versions.
+    """A connection that opens in the background; base class of both versions.
 
-    Each round of the event loop calls :meth:`write` when it is writable and :meth:`read` when it is readable. Finished
-    and failed requests go to the ledger. position: bytes of messages that have come. ending: it takes no further
-    requests. trouble: why it could not be opened. returned: requests that the server refused without having seen them,
-    to be sent elsewhere. replied: requests with a reply, of users on a journey. spare: connections that are opened in
-    advance while all others are busy. protocol: its name in TLS (ALPN).
+    The event loop calls :meth:`write` when the connection is writable and :meth:`read` when it is readable. Finished
+    and failed requests go to the ledger. position: received bytes of messages. ending: whether the connection takes no
+    further requests. trouble: why it could not be opened. returned: requests that the server refused unprocessed, to be
+    sent over another connection. replied: requests of users on a journey that have a reply. spare: number of
+    connections opened in advance while all others are busy. protocol: name in TLS (ALPN).
     """
 
     spare = 0
     protocol = ""
 
     def __init__(self, address: tuple[str, int], layer: Clear, ledger: Ledger, streams: Streams | None) -> None:
-        """Begin to open it. layer: TLS, or none. streams: records messages of replies, if they are streams. Errors:
-        ``OSError`` where that fails at once."""
+        """Begin to open the connection. layer: with or without TLS. streams: records messages of streamed replies.
+        Errors: ``OSError`` on immediate failure."""
         self.begun_ns = self.used_ns = machine.now_ns()
         self._opening: socket.socket | None = machine.connect(*address)
         self._socket: CountingSocket | None = None
         self._fresh = False
         self._out = bytearray()
-        self._queued = 0  # offset of the next byte that is appended to it
-        self._unaccepted: deque[tuple[Exchange, int, int]] = deque()  # its offset, and how long TCP had been full
+        self._queued = 0  # offset of the next byte to append
+        self._unaccepted: deque[tuple[Exchange, int, int]] = deque()  # offset, and how long TCP's buffer had been full
         self._taken = 0
         self._established = False
         self.layer = layer
@@ -186,27 +187,27 @@ class Connection:
 
     @property
     def open(self) -> bool:
-        """Return whether it has been established, with TLS where there is some."""
+        """Return whether the connection is established, including TLS if any."""
         return self._established and not self.closed
 
     @property
     def readable(self) -> bool:
-        """Return whether to watch it for reading."""
+        """Return whether to watch the connection for reading."""
         return self._socket is not None and not self.closed
 
     @property
     def room(self) -> int:
-        """The number of further requests that it takes now."""
+        """The number of further requests that the connection takes now."""
         raise NotImplementedError
 
     @property
     def idle(self) -> bool:
-        """Return whether no request is under way."""
+        """Return whether no request is in progress."""
         raise NotImplementedError
 
     @property
     def wants_write(self) -> bool:
-        """Return whether to watch it for writing."""
+        """Return whether to watch the connection for writing."""
         return self._opening is not None or bool(self._out)
 
     def fileno(self) -> int:
@@ -218,7 +219,7 @@ class Connection:
         return self._socket
 
     def take(self, request: Exchange) -> None:
-        """Send a request; only with room."""
+        """Send a request; only if there is `room`."""
         connected = self._connected
         request.local_port, request.remote_port = connected.local_port, connected.remote_port
         request.order, self._taken = self._taken, self._taken + 1
@@ -235,11 +236,11 @@ class Connection:
         self.flush()
 
     def settle(self) -> None:
-        """Requests that are sent from now on have not waited for the connection to open."""
+        """Note that requests sent from now on have not waited for the connection to open."""
         self._fresh = False
 
     def write(self) -> None:
-        """Finish opening, or send what is queued."""
+        """Finish opening, or send queued bytes."""
         if self._opening is None:
             self.flush()
             return
@@ -247,7 +248,7 @@ class Connection:
         if code == 0:
             try:
                 self._socket = CountingSocket(self._opening)
-            except OSError as error:  # it was reset already
+            except OSError as error:  # reset already
                 code = error.errno or 0
         if code != 0:
             self.fail(f"cannot connect: {os.strerror(code)}")
@@ -267,7 +268,7 @@ class Connection:
         self.send_first()
 
     def read(self) -> None:
-        """Read what has arrived."""
+        """Read the received bytes."""
         try:
             data = self._connected.recv(_READ)
         except BlockingIOError:
@@ -304,11 +305,11 @@ class Connection:
 
     @property
     def queued(self) -> int:
-        """Offset in the uplink's stream of the next byte that is queued."""
+        """Offset of the next queued byte in the uplink's stream."""
         return self._queued
 
     def flush(self) -> None:
-        """Give the kernel what it takes."""
+        """Pass queued bytes to the kernel, as far as it accepts them."""
         connected = self._connected
         while self._out:
             try:
@@ -316,7 +317,7 @@ class Connection:
             except BlockingIOError:
                 return
             except OSError:
-                # The server may have replied before it closed; reading finds what there is, and then the end.
+                # The server may have replied before closing: `read` gets the reply, then the end.
                 self.ending = True
                 self._out.clear()
                 return
@@ -331,7 +332,7 @@ class Connection:
             self.refill()
 
     def fail(self, reason: str) -> None:
-        """The connection cannot continue: what is under way is lost for this reason."""
+        """Fail the connection: all requests in progress are lost for this reason."""
         if not self.open:
             self.trouble = reason
         for request in self.under_way():
@@ -339,27 +340,27 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the connection immediately."""
         if not self.closed:
             self.closed = True
             (self._opening or self._connected).close()
 
     def begin(self, reply: _Reply, offset: int) -> None:
-        """A reply has begun at this offset of the bytes of messages."""
+        """Note that a reply begins at this offset among the bytes of messages."""
         reply.start = self.layer.start(offset)
         reply.request.first_byte_ns = machine.now_ns()
         reply.splitter = self.streams.splitter() if self.streams is not None else None
 
     def head(self, reply: _Reply, code: int, headers: Iterable[tuple[str, str]]) -> None:
-        """The status and the header fields of a reply have come."""
+        """Process the status and the header fields of a reply."""
         reply.code = code
         user = reply.request.user
         if user is not None and user.step.take:
             reply.kept = bytearray("".join(f"{name}: {value}\n" for name, value in headers).encode() + b"\n")
 
     def content(self, reply: _Reply, data: bytes, begin: int, end: int, *, complete: bool) -> None:
-        """Bytes of the body of a reply have come. begin, end: offsets of their carrier; complete: whether a chunk
-        or frame ends with them."""
+        """Process bytes of a reply's body. begin, end: offsets of the chunk or frame; complete: whether it ends with
+        these bytes."""
         reply.payload += len(data)
         if reply.kept is not None:
             reply.kept += data[: max(0, MOST_KEPT - len(reply.kept))]
@@ -371,8 +372,8 @@ class Connection:
                 reply.message_start = None
 
     def _note_messages(self, reply: _Reply, sizes: Iterable[int], end: int, piece: int | None = None) -> None:
-        """Record messages that end at this offset. piece: where in the downlink's stream those after the first
-        begin."""
+        """Record messages that end at this offset. piece: start, in the downlink's stream, of messages after the
+        first."""
         for size in sizes:
             assert self.streams is not None
             message = {"request": reply.request.request, "message": reply.messages}
@@ -383,7 +384,7 @@ class Connection:
             reply.message_start = piece
 
     def finish(self, reply: _Reply, end: int) -> None:
-        """A reply is complete at this offset of the bytes of messages."""
+        """Finish a reply that ends at this offset among the bytes of messages."""
         request = reply.request
         request.code = reply.code
         error = _failure(reply.code) or (_grpc_failure(reply.outcome) if request.message.grpc else None)
@@ -405,29 +406,29 @@ class Connection:
         )
 
     def send_first(self) -> None:
-        """Queue what a new connection sends first."""
+        """Queue the first bytes of a new connection."""
 
     def send(self, request: Exchange) -> None:
-        """Queue a request, with its range of bytes."""
+        """Queue a request, and note its range of bytes."""
         raise NotImplementedError
 
     def refill(self) -> None:
-        """All queued bytes are with the kernel: queue more, if there is more."""
+        """Queue more bytes, if any, after the kernel has taken all queued ones."""
 
     def receive(self, data: bytes) -> None:
-        """Process the next bytes of messages; none at their end."""
+        """Process the next bytes of messages; empty at the end of the connection."""
         raise NotImplementedError
 
     def under_way(self) -> list[Exchange]:
-        """Return the requests that have no reply yet."""
+        """Return the requests without a complete reply."""
         raise NotImplementedError
 
 
 class Http1(Connection):
     """HTTP/1.1 (RFC 9112) with keep-alive: one request at a time, without pipelining.
 
-    A request is the bytes from its request line to the end of its body, a reply those from its status line to the end
-    of its body; interim replies (1xx) come before it.
+    A request ranges from its request line to the end of its body, a reply from its status line to the end of its body.
+    Interim replies (1xx) precede the reply.
     """
 
     protocol = "http/1.1"
@@ -465,10 +466,10 @@ class Http1(Connection):
         self._reply = _Reply(request, self.position)
 
     def receive(self, data: bytes) -> None:
-        if self._reply is None:  # the end of an idle connection, or a server that gives notice of it
+        if self._reply is None:  # end of an idle connection, perhaps announced by the server
             self.close()
             return
-        self.ending |= not data  # the end of the connection can be the end of a reply
+        self.ending |= not data  # the end of the connection may end the reply
         self._begin(self._reply)
         begun = self._reply.start is not None
         try:
@@ -507,7 +508,7 @@ class Http1(Connection):
                 raise h11.RemoteProtocolError("the server changed the protocol")
 
     def _begin(self, reply: _Reply) -> None:
-        """Note where the reply begins, if that has come."""
+        """Note the start of the reply if its first byte has arrived."""
         if reply.start is None and self.position > reply.begin:
             self.begin(reply, reply.begin)
 
@@ -520,9 +521,9 @@ class Http1(Connection):
 class Http2(Connection):
     """HTTP/2 (RFC 9113) over TLS or with prior knowledge: requests share the connection as streams.
 
-    A request is the bytes from its HEADERS frame to the frame that ends its stream, a reply likewise. In between there
-    may be frames of other streams: the range is what the stream had to wait for, too. Bodies are sent in the order of
-    their requests, as far as the server's windows allow.
+    A request ranges from its HEADERS frame to the frame that ends its stream, likewise a reply. Frames of other streams
+    may lie between: the range includes the data that the stream waited for. Bodies are sent in the order of requests,
+    as far as the server's windows allow.
     """
 
     spare = 1
@@ -536,9 +537,9 @@ class Http2(Connection):
             client=True, initial_values={codes.ENABLE_PUSH: 0, codes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW}
         )
         self._replies: dict[int, _Reply] = {}
-        self._bodies: dict[int, int] = {}  # bytes sent of those that are not complete, by stream, in order
-        self._latest = 0  # the stream of the latest DATA frame
-        self._pieces: dict[int, int] = {}  # bytes of the latest piece of each reply
+        self._bodies: dict[int, int] = {}  # sent bytes of incomplete bodies by stream, in order
+        self._latest = 0  # stream of the latest DATA frame
+        self._pieces: dict[int, int] = {}  # bytes of each reply's latest piece
         self._in = bytearray()
         self._configured = False
 
@@ -630,7 +631,7 @@ class Http2(Connection):
     def _process(self, frame: bytes, begin: int, end: int) -> None:
         kind, stream = frame[3], int.from_bytes(frame[5:9]) & 0x7FFFFFFF
         if kind == _GOAWAY and len(frame) >= _FRAME_HEADER + 8:
-            # h2 would refuse the rest of the streams that the server still answers.
+            # h2 would refuse further frames of streams that the server still answers.
             self._end_after(int.from_bytes(frame[9:13]) & 0x7FFFFFFF, int.from_bytes(frame[13:17]))
             return
         found = self._replies.get(stream)
@@ -668,7 +669,7 @@ class Http2(Connection):
             self.close()
 
     def _note_turn(self, reply: _Reply, stream: int, size: int, ended: object) -> None:
-        """Record the pieces of replies that the server sends together. ended: whether the reply ends here."""
+        """Record the pieces of replies that the server interleaves. ended: whether the reply ends here."""
         if size:
             piece = self._pieces.pop(stream, 0)
             if stream != self._latest and piece:
@@ -682,7 +683,7 @@ class Http2(Connection):
             self._pieces.pop(stream, None)
 
     def _end_after(self, last: int, code: int) -> None:
-        """GOAWAY: the server answers streams up to `last`, and takes no new ones."""
+        """Process GOAWAY: the server answers streams up to `last`, and takes no new ones."""
         self.ending = True
         for stream in [stream for stream in self._replies if stream > last]:
             self._return(stream, f"the server ended the connection: {_name(code)}")
@@ -694,7 +695,7 @@ class Http2(Connection):
         self._bodies.pop(stream, None)
 
     def _return(self, stream: int, reason: str) -> None:
-        """The server has not processed the request (RFC 9113, §8.7): another connection may carry it."""
+        """Return a request that the server has not processed (RFC 9113, §8.7) for another connection."""
         request = self._replies[stream].request
         if request.tries >= _MOST_TRIES:
             self._lose(stream, reason)
@@ -730,7 +731,7 @@ def _failure(code: int) -> str | None:
 
 
 def _grpc_failure(fields: Mapping[str, str]) -> str | None:
-    """Return the failure that header fields and trailers of a reply report."""
+    """Return the failure reported by the header fields and trailers of a reply."""
     status, text = fields.get("grpc-status", ""), unquote(fields.get("grpc-message", ""))[:100]
     if not re.fullmatch("[0-9]{1,3}", status):
         return "the reply has no status of gRPC"

@@ -64,17 +64,17 @@ class User:
 
     @property
     def step(self) -> Step:
-        """The present step."""
+        """The current step."""
         return self._steps[0]
 
     def next(self) -> int | None:
-        """Go on to the next step; returns how long the user thinks before it, ns, or ``None`` at the end."""
+        """Advance to the next step; return the user's think time before it, ns, or ``None`` at the end."""
         del self._steps[0]
         return self._random.randint(self.step.think_ns[0], self.step.think_ns[-1]) if self._steps else None
 
     def take(self, reply: bytes) -> str | None:
-        """Take the values of a step from its reply: lines of header fields, an empty line, the body. Returns why one is
-        missing."""
+        """Take the values of a step from its reply: lines of header fields, an empty line, the body. Return why a value
+        is missing, if any."""
         if self.known is not None:
             self.values |= {name: self.known.get(name, "0") for name in self.step.take}
             return None

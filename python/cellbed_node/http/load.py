@@ -23,24 +23,24 @@ from cellbed_node.templates import fill
 from cellbed_node.tls import Clear, Tls, client_context
 
 _PATIENCE_NS = generator.SECOND
-"""Time limit for opening a connection, where there are other servers."""
+"""Time limit for opening a connection, if there are other servers."""
 _AVOIDED_NS = generator.SECOND
-"""Time for which no request goes to a server that could not be reached, if there are others."""
+"""Time without requests to a server after a failed connection, if there are others."""
 _IN_TARGETS = "!$%&'()*+,/:;=?@[]~"
-"""Characters that stay as they are in a target with values from replies."""
+"""Characters that are not escaped in a target with values from replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
     """The configuration of an HTTP load.
 
-    hosts: names or addresses of the servers; balance: how one is chosen for each request, where they are several;
-    authority: as the URL has it. connections: to each server, at most at a time. body: text; body_file: its
-    content instead; body_size: so many random bytes instead; body_hex: these bytes instead. grpc: number of messages of
-    gRPC with this content that a request has, 0 for other requests. authorities: file with the certificates that are
-    trusted over TLS, ``None`` without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for
-    their messages. journeys: in place of equal requests, tables of :class:`Journey`; values: of names in their texts.
-    traced: the application, where requests have identifiers of OpenTelemetry.
+    hosts: names or addresses of the servers; balance: how a server is chosen for each request, if there are several;
+    authority: as in the URL. connections: maximum number to each server. body: text; body_file: file with the body
+    instead; body_size: number of random bytes instead; body_hex: bytes instead. grpc: number of gRPC messages with this
+    content per request, 0 for other requests. authorities: file with the trusted certificates over TLS, ``None``
+    without TLS. stream: kind of streamed replies, ``None`` for others; messages: file for their messages. journeys:
+    tables of :class:`Journey` instead of equal requests; values: by name in braces. traced: the application, if
+    requests have OpenTelemetry identifiers.
     """
 
     version: str
@@ -66,10 +66,10 @@ class Settings(generator.Settings):
 
 
 class Pool:
-    """The connections to one server. A request waits for a free one, and opens one where fewer are open than allowed.
+    """The connections to one server. A request waits for a free connection, and opens one below the maximum.
 
-    connect: begins to open one. kind: of the connections; most: how many are open at a time. on_reply: called with
-    each request of a journey that has a reply.
+    connect: begins to open a connection. kind: of the connections; most: maximum number. on_reply: called with each
+    request of a journey that has a reply.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Pool:
         self._waiting: deque[Exchange] = deque()
         self.last_trouble = ""
         self.failed_ns: int | None = None
-        """Time of the last attempt that failed."""
+        """Time of the last failed attempt."""
 
     @property
     def outstanding(self) -> int:
@@ -99,11 +99,12 @@ class Pool:
 
     @property
     def opening_since_ns(self) -> int | None:
-        """The time at which the first of the connections that are not open began to open."""
+        """The time at which the first of the opening connections began to open."""
         return min((each.begun_ns for each in self.connections if not each.open), default=None)
 
     def give_up(self, since_ns: int) -> list[Exchange]:
-        """Close connections that began to open before and still do; returns the requests that wait, for others."""
+        """Close connections that began to open by `since_ns` and still do; return the waiting requests, for other
+        servers."""
         late = [each for each in self.connections if not each.open and each.begun_ns <= since_ns]
         if not late:
             return []
@@ -115,7 +116,7 @@ class Pool:
         return found
 
     def dispatch(self) -> None:
-        """Send what waits over connections with room, and open more connections where none is idle."""
+        """Send waiting requests over connections with room, and open more connections if none is idle."""
         for each in self.connections:
             while each.returned:
                 self._waiting.appendleft(each.returned.pop())
@@ -129,7 +130,7 @@ class Pool:
             if self._ledger.find(self._waiting[0].request) is None:  # given up
                 self._waiting.popleft()
             elif free := [each for each in self.connections if each.room]:
-                # The one with most room, and of these that was used last: the others can close.
+                # The connection with most room, of these the last used: the others can close.
                 max(reversed(free), key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
             else:
                 break
@@ -149,14 +150,14 @@ class Pool:
                 wanted = len(self._waiting)
 
     def _fail(self, reason: str) -> None:
-        """Note why a connection could not be opened; the request that waits longest is lost."""
+        """Note why a connection could not be opened; the longest-waiting request is lost."""
         self.last_trouble, self.failed_ns = reason, machine.now_ns()
         if self._waiting:
             self._ledger.lose(self._waiting.popleft().request, reason)
 
 
 class HttpLoad(Generator):
-    """One endpoint with its connections to one server, or to several among which it chooses for each request."""
+    """One endpoint with connections to one server, or to several with a choice for each request."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -218,7 +219,7 @@ class HttpLoad(Generator):
         )
 
     def _go_on(self, request: Exchange) -> None:
-        """Let the user of a request with a reply go on, unless it was an error or came too late."""
+        """Continue the journey of a user after a reply, unless the reply was an error or late."""
         user = request.user
         if user is not None and request.status == "ok" and (think_ns := user.next()) is not None:
             assert request.reply_ns is not None
@@ -230,8 +231,8 @@ class HttpLoad(Generator):
         self._choose().take(request)
 
     def _choose(self) -> Pool:
-        """Return the server of the next request: in turn, or of those with fewest requests the next in turn. One that
-        could not be reached is left out for a while."""
+        """Return the server of the next request: the next in turn, or the next with fewest outstanding requests.
+        Servers that could not be reached are omitted for a while."""
         pools, since_ns = self._pools[self._next :] + self._pools[: self._next], machine.now_ns() - _AVOIDED_NS
         pools = [pool for pool in pools if pool.failed_ns is None or pool.failed_ns < since_ns] or pools
         least = self._settings.balance == "least-outstanding"
@@ -278,15 +279,15 @@ class HttpLoad(Generator):
 
     @property
     def last_trouble(self) -> str:
-        """The reason a connection could not be opened, if that has happened."""
+        """The reason why a connection could not be opened, or an empty text."""
         return next((pool.last_trouble for pool in self._pools if pool.last_trouble), "")
 
     def connect(self, server: int = 0) -> Connection:
-        """Return a connection to a server, by number, that begins to open. Errors: ``OSError``."""
+        """Return a new connection to the server of this number, which begins to open. Errors: ``OSError``."""
         return self._kind(self._addresses[server], self.layer(server), self.ledger, self._streams)
 
     def layer(self, server: int = 0) -> Clear:
-        """Return TLS for a new connection to a server, by number, or none."""
+        """Return TLS, or none, for a new connection to the server of this number."""
         return Tls(self._context, self._settings.hosts[server]) if self._context is not None else Clear()
 
 

@@ -1,18 +1,18 @@
-"""The messages of streamed replies: where each ends."""
+"""The messages of streamed replies, and the ends of messages."""
 
 import re
 
 _LONGEST_EVENT = 1 << 20
-"""Bytes of an event that are looked at."""
+"""Maximum bytes of an event that are examined."""
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_BLANK = 4
 PREFIX = 5
-"""Bytes before a message of gRPC."""
+"""Bytes before a gRPC message."""
 _DATA = re.compile(rb"^data", re.MULTILINE)
 
 
 class Chunks:
-    """Chunks of HTTP/1.1 (RFC 9112, §7.1), or DATA frames of HTTP/2: what a server wrote at a time.
+    """Chunks of HTTP/1.1 (RFC 9112, §7.1), or DATA frames of HTTP/2: units that a server wrote together.
 
     size: bytes since the last message.
     """
@@ -21,19 +21,19 @@ class Chunks:
         self.size = 0
 
     def feed(self, data: bytes, *, complete: bool) -> list[int]:
-        """Return the sizes of the messages that the next bytes of a body complete. complete: whether a chunk or frame
-        ends with them."""
+        """Return the sizes of the messages that the next bytes of a body complete. complete: whether these bytes end a
+        chunk or frame."""
         self.size += len(data)
         return self.rest() if complete else []
 
     def rest(self) -> list[int]:
-        """Return the size of the body's rest after its last message, if there is one."""
+        """Return the size of the body after its last message, if not empty."""
         found, self.size = [self.size] * bool(self.size), 0
         return found
 
 
 class Events(Chunks):
-    """Server-sent events (HTML standard, §9.2.6): blocks with data that a blank line ends."""
+    """Server-sent events (HTML standard, §9.2.6): blocks with data, each ended by a blank line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,11 +55,11 @@ class Events(Chunks):
         return found
 
     def rest(self) -> list[int]:
-        return []  # an event that no blank line ends is none
+        return []  # an event without a final blank line is none
 
 
 class LengthPrefixed(Chunks):
-    """Messages of gRPC: a byte of flags, four with the length, and so many bytes."""
+    """Messages of gRPC: one byte of flags, four bytes of length, then the content."""
 
     def __init__(self) -> None:
         super().__init__()

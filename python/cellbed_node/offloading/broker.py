@@ -39,25 +39,25 @@ log_timestamp_format %Y-%m-%dT%H:%M:%S
 
 
 def configuration(addresses: list[str], port: int, user: str | None) -> str:
-    """Mosquitto's configuration file. user: as whom to run when started as root."""
+    """Return Mosquitto's configuration. user: run as this user when started as root."""
     return _CONFIGURATION.format(
         listeners="\n".join(f"listener {port} {address}" for address in addresses),
-        # Started as root Mosquitto becomes the user 'mosquitto', who may not read a run's folder.
+        # Mosquitto started as root changes to the user 'mosquitto', who may not read a run's folder.
         user=f"user {user}\n" if user else "",
     )
 
 
 def find_mosquitto() -> str | None:
-    """Path of the broker's program, also where an ordinary user's search path does not lead."""
+    """Return the path of the broker's program, even outside an ordinary user's search path."""
     return find("mosquitto")
 
 
 def main(config: dict[str, Any]) -> None:
-    """Become the broker, and announce when it listens. config: ``addresses``, ``port``, and ``configuration``: path of
-    its file, which is written.
+    """Become the broker, and announce when it listens. config: ``addresses``, ``port``, and ``configuration``: path for
+    the configuration file.
 
-    A shell stays that ends the broker with standard input, and that ends with it. Errors: :class:`WorkloadError` where
-    Mosquitto is not installed.
+    A shell remains, which ends the broker at the end of standard input, and ends with the broker. Errors:
+    :class:`WorkloadError` if Mosquitto is not installed.
     """
     program = find_mosquitto()
     if program is None:

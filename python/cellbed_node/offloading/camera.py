@@ -1,4 +1,4 @@
-"""The client of the kind: frames that are sent as they are, and readings that are compared with the known plates.
+"""The client of the kind, which sends frames unchanged and compares readings with the known plates.
 
 Run as ``python -m cellbed_node.offloading.camera --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
@@ -23,7 +23,7 @@ class Frames(Images):
     """The inputs of the kind; see :class:`cellbed_node.offloading.endpoint.Displayed`."""
 
     def show(self, request: OffloadedRequest, reply: bytes) -> None:
-        """Compare the reading with the plate of the frame. Raises ValueError for one that is not UTF-8."""
+        """Compare the reading with the plate of the frame. Raises ValueError if the reading is not UTF-8."""
         request.output = reply.decode()
         request.correct = int(plain(request.output) == plate_of(request.input))
 

@@ -12,12 +12,12 @@ from PIL import Image
 
 from cellbed_node.offloading.task import ModelError
 
-# Mean and standard deviation of ImageNet's channels: what published classifiers were trained on.
+# Mean and standard deviation of ImageNet's channels, with which published classifiers were trained.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32) * 255
 _DEVIATION = np.array([0.229, 0.224, 0.225], np.float32) * 255
 
 DEFAULT_SIDE = 224
-"""Side in pixels of an input whose shape leaves it open."""
+"""Side in pixels of inputs whose shape is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Input:
 def load_onnx_runtime() -> Any:
     """Return the module ``onnxruntime``, imported without its vendor's telemetry.
 
-    Else it writes an identifier of the device below the cache folder and, after some seconds, resolves the name of its
-    vendor's host: lookups that would be part of the measurement.
+    Otherwise ONNX Runtime writes a device identifier below the cache folder and, after some seconds, resolves the name
+    of its vendor's host. These lookups would be part of the measurement.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # noqa: TID251 - here, after the setting
@@ -43,7 +43,7 @@ def load_onnx_runtime() -> Any:
 
 
 def open_session(path: Path) -> Any:
-    """Return a model in ONNX Runtime, on one thread that sleeps when it has nothing to do. Raises ModelError."""
+    """Return a model in ONNX Runtime, on one thread that sleeps when idle. Raises ModelError."""
     if not path.is_file():
         raise ModelError(f"{path}: no such model file")
     onnxruntime = load_onnx_runtime()
@@ -64,7 +64,7 @@ def decode(photograph: bytes) -> Image.Image:
     """Return a photograph in RGB. Raises ValueError for a damaged one."""
     try:
         with Image.open(io.BytesIO(photograph)) as image:
-            # An image can claim to be huge in a few bytes; what a camera makes is far below this.
+            # A few bytes can claim a huge image; images of cameras are far below this limit.
             if image.width * image.height > 200_000_000:
                 raise ValueError(f"{image.width} × {image.height} pixels are too many")
             return image.convert("RGB")
@@ -74,7 +74,7 @@ def decode(photograph: bytes) -> Image.Image:
 
 
 def standardise(image: Image.Image, width: int, height: int) -> NDArray[np.float32]:
-    """Return an image resized and with the mean and standard deviation of ImageNet's: float32 [height, width, 3]."""
+    """Return a resized image with the mean and standard deviation of ImageNet's: float32 [height, width, 3]."""
     pixels = image.resize((width, height), Image.Resampling.BILINEAR)
     found: NDArray[np.float32] = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
     return found
@@ -105,7 +105,7 @@ class Classifier:
 
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
         """Return the photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged
-        one."""
+        photograph."""
         array = standardise(decode(photograph), self.input.width, self.input.height)
         if self.input.channels_first:
             array = np.ascontiguousarray(array.transpose(2, 0, 1))
@@ -117,7 +117,7 @@ class Classifier:
 
 
 def load(model: str) -> Classifier:
-    """Return the classifier of a model file after it has classified a grey image. Raises ModelError."""
+    """Return the classifier of a model file, warmed up with a grey image. Raises ModelError."""
     classifier = Classifier(Path(model))
     grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
     buffer = io.BytesIO()
@@ -130,7 +130,7 @@ def load(model: str) -> Classifier:
 
 
 def _input(path: Path, inputs: list[tuple[str, str, list[Any]]]) -> Input:
-    """inputs: of the model, each with name, type and shape."""
+    """Return the input of a model. inputs: name, type and shape of each."""
     needed = "needed is one float32 input [1, 3, height, width] or [1, height, width, 3]"
     if len(inputs) != 1:
         names = ", ".join(name for name, *_ in inputs) or "none"

@@ -1,7 +1,8 @@
-"""The client of every kind that offloads over MQTT: sends inputs to a broker at intended times, and takes the replies.
+"""The client of every kind that offloads over MQTT. It sends inputs to a broker at intended times, and takes the
+replies.
 
-A kind has a module with its :class:`Inputs` that calls :func:`run` when it is the program; :class:`Settings` describes
-its configuration.
+The module of a kind defines :class:`Inputs` and calls :func:`program` if run as a program; :class:`Settings` describes
+the configuration.
 """
 
 import mmap
@@ -25,8 +26,8 @@ from cellbed_node.tcp import tcp_info
 class Settings(generator.Settings):
     """An endpoint's configuration.
 
-    inputs: path of the data bank. most_client_bytes: payload that may wait in the client for the socket; what exceeds
-    it is lost, and counted.
+    inputs: path of the data bank. most_client_bytes: maximum payload that waits in the client for the socket; further
+    requests are lost, and counted.
     """
 
     broker_host: str
@@ -47,14 +48,14 @@ class Inputs(Protocol):
     names: Sequence[str]
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """Return the input as it is sent, pre-processed; `scale`: share of the width and height of one that has them,
-        below 1 where a policy reduces it. Raises UnusableInputError."""
+        """Return the pre-processed input as sent. `scale`: share of an image's width and height, below 1 if a policy
+        reduces it. Raises UnusableInputError."""
 
 
 @dataclass(slots=True)
 class OffloadedRequest(Request):
-    """A request: the name of its input, and the text of its reply. arrived_ns: the reply is there, but not displayed
-    yet; correct: whether it is what is known of the input."""
+    """A request: the name of its input, and the text of its reply. arrived_ns: arrival of the reply, before its
+    display; correct: whether the reply is the known answer to the input."""
 
     input: str = ""
     output: str | None = None
@@ -67,7 +68,7 @@ class Displayed(Protocol):
     """Inputs whose replies are displayed."""
 
     def show(self, request: OffloadedRequest, reply: bytes) -> None:
-        """Display a reply, and note in the request its text and whether it is correct. Raises ValueError for one that
+        """Display a reply, and note in the request its text and whether it is correct. Raises ValueError if a reply
         cannot be displayed."""
 
 
@@ -83,7 +84,7 @@ class Endpoint(Generator):
         self._inputs = inputs
         self._display = inputs if isinstance(inputs, Displayed) else None
         self._choice = random.Random(f"{settings.seed}/{settings.endpoint}/inputs")
-        self._in_client: deque[tuple[Request, int]] = deque()  # published, not yet handed over to the kernel
+        self._in_client: deque[tuple[Request, int]] = deque()  # published, not yet passed to the kernel
         self._client_bytes = 0  # their payloads
         self._reply_topic = f"cellbed/replies/{settings.endpoint}"
         self._connection = Connection(
@@ -159,7 +160,7 @@ class Endpoint(Generator):
         self._connection.publish(self._settings.request_topic, payload, properties)
 
     def _handed_over(self, connected: PacketSocket) -> None:
-        """The oldest published request has gone to the kernel."""
+        """Note that the oldest published request has been passed to the kernel."""
         if self._in_client:
             request, full_before = self._in_client.popleft()
             request.uplink_start, request.uplink_end = connected.uplink.start, connected.uplink.end
@@ -204,15 +205,15 @@ class Endpoint(Generator):
 
 
 def program(open_inputs: Callable[[Path], Inputs]) -> Callable[[dict[str, Any]], None]:
-    """Return the ``main`` of an endpoint's program. open_inputs: from the path of a data bank."""
+    """Return the ``main`` of an endpoint's program. open_inputs: opens the data bank at a path."""
     return generator.program(lambda settings: Endpoint(settings, open_inputs(Path(settings.inputs))), Settings)
 
 
 class Images:
-    """The images of a data bank as inputs that are sent as they are (:class:`Inputs`)."""
+    """The images of a data bank, sent unchanged (:class:`Inputs`)."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the data bank in `folder`, mapped, so that many endpoints have it in memory once."""
+        """Open the data bank in `folder` mapped, so that many endpoints share its memory."""
         self._images = {path.name: _map_file(path) for path in sorted(folder.iterdir())}
         self.names: Sequence[str] = list(self._images)
 

@@ -1,8 +1,8 @@
-"""The task of the kinds that look at images: a network in ONNX Runtime or LiteRT, and Python around it.
+"""The task of the kinds that process images: a network in ONNX Runtime or LiteRT, with processing in Python.
 
-The Python is a module of cellbed or a file of the user. ``preprocess(image)`` gets an image of Pillow in RGB and
-returns an array, or one for each input of the network in its order; ``postprocess(outputs)`` gets a list of arrays and
-returns the bytes of the reply.
+The Python code is a module of cellbed or a user's file. ``preprocess(image)`` gets a Pillow image in RGB and returns an
+array, or one for each input of the network in order. ``postprocess(outputs)`` gets a list of arrays and returns the
+bytes of the reply.
 """
 
 import importlib
@@ -22,7 +22,7 @@ Arrays = Sequence[NDArray[Any]]
 
 
 def load(model: str, code: str) -> Task:
-    """Return the task of a network after it has seen a grey image. code: a module, or the path of a Python file. Raises
+    """Return the task of a network, warmed up with a grey image. code: a module, or the path of a Python file. Raises
     ModelError."""
     path = Path(model)
     found = Inference(_lite(path) if path.suffix == ".tflite" else _onnx(path), _module(code), code)
@@ -31,7 +31,7 @@ def load(model: str, code: str) -> Task:
 
 
 class Inference:
-    """A network with its processing; errors of the latter are a ValueError with the name of the function."""
+    """A network with its processing; errors of the processing are a ValueError that names the function."""
 
     def __init__(self, run: Callable[[Arrays], Arrays], module: Any, code: str) -> None:
         self._run, self._module, self._code = run, module, Path(code).name
@@ -41,7 +41,7 @@ class Inference:
         return self.prepare(decode(payload))
 
     def prepare(self, image: Image.Image) -> Arrays:
-        """Return the same of an image."""
+        """Return the inputs of the network for an image."""
         arrays = self._call("preprocess", image)
         return [arrays] if isinstance(arrays, np.ndarray) else [np.asarray(each) for each in arrays]
 
@@ -49,7 +49,7 @@ class Inference:
         """Return the reply."""
         try:
             outputs = self._run(decoded)
-        # Each runtime has its own kinds of failure.
+        # Each runtime has its own exception types.
         except Exception as error:
             shapes = ", ".join(f"{each.dtype} {list(each.shape)}" for each in decoded)
             raise ModelError(f"the network cannot take {shapes} of {self._code}: {_reason(error)}") from error
@@ -61,7 +61,7 @@ class Inference:
     def _call(self, function: str, argument: object) -> Any:
         try:
             return getattr(self._module, function)(argument)
-        # Whatever is wrong in the user's code.
+        # Any error in the user's code.
         except Exception as error:
             raise ModelError(f"{self._code}: {function}: {type(error).__name__}: {_reason(error)}") from error
 
@@ -83,7 +83,7 @@ def _lite(path: Path) -> Callable[[Arrays], Arrays]:
     try:
         interpreter = Interpreter(model_path=str(path), num_threads=1)
         interpreter.allocate_tensors()
-    # As above.
+    # Each runtime has its own exception types.
     except Exception as error:
         raise ModelError(f"{path}: LiteRT cannot load this model: {_reason(error)}") from error
     inputs, outputs = (
@@ -108,7 +108,7 @@ def _module(code: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    # Whatever is wrong in the user's code.
+    # Any error in the user's code.
     except Exception as error:
         raise ModelError(f"{code}: {type(error).__name__}: {_reason(error)}") from error
     return module

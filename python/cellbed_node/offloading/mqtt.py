@@ -1,7 +1,7 @@
-"""An MQTT 5 client for a single-threaded event loop that knows which bytes of its TCP connection each message was.
+"""An MQTT 5 client for a single-threaded event loop that knows the bytes of each message in its TCP connection.
 
-The protocol is paho's; the socket under it is ours. It counts, so that a message can be found again in a log of
-packets, and it is connected without blocking, so that a broker that is away never stops the clock of a load generator.
+The protocol is paho's; the socket below is ours. The socket counts bytes, so that messages can be found in a packet
+log. It connects without blocking, so that an unreachable broker never stops a load generator's clock.
 """
 
 import os
@@ -20,7 +20,7 @@ from cellbed_node.tcp import CountingSocket
 SECOND = 1_000_000_000
 
 REPLY_ERROR = "error: "
-"""How the text of a reply begins that reports a failure instead of a result."""
+"""Prefix of a reply that reports a failure instead of a result."""
 
 _CONNECT_PATIENCE = 5 * SECOND
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = SECOND // 10, 2 * SECOND
@@ -36,10 +36,10 @@ class PacketOffsets:
     total: int = 0
     start: int = 0
     end: int = 0
-    _begin: int = 0  # of the packet in progress
+    _begin: int = 0  # start of the packet in progress
     _header: int = 0  # bytes of its fixed header so far; 0 between packets
     _length: int = 0  # its remaining length as far as decoded
-    _body: int = -1  # bytes of its body still to come; -1 while the length is not known
+    _body: int = -1  # missing bytes of its body; -1 while the length is unknown
 
     @property
     def between_packets(self) -> bool:
@@ -47,7 +47,7 @@ class PacketOffsets:
         return self._header == 0 and self._body < 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Account for the next bytes of the stream."""
+        """Process the next bytes of the stream."""
         position = 0
         while position < len(data):
             if self._body < 0:
@@ -64,7 +64,7 @@ class PacketOffsets:
                 self._begin, self._header, self._length, self._body = self.total, 0, 0, -1
 
     def _read_header(self, byte: int) -> None:
-        if self._header > 0:  # byte 0 is type and flags; from 1 on a variable byte integer, lowest seven bits first
+        if self._header > 0:  # byte 0: type and flags; then a variable byte integer, lowest seven bits first
             self._length |= (byte & 0x7F) << (7 * (self._header - 1))
             if byte < 0x80:
                 self._body = self._length
@@ -72,9 +72,9 @@ class PacketOffsets:
 
 
 class PacketSocket(CountingSocket):
-    """A connected TCP socket as paho wants it, with the offsets of the MQTT packets that passed.
+    """A connected TCP socket with paho's interface, and the offsets of its MQTT packets.
 
-    accepted_ns: when the kernel took the first byte of the newest packet. accepted_full_ns: `full_ns` of that moment.
+    accepted_ns: when the kernel accepted the first byte of the newest packet. accepted_full_ns: `full_ns` at that time.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -107,13 +107,13 @@ class _Client(Client):
 
 
 class Connection:
-    """A connection to a broker that comes back after a break, driven from outside through descriptors and times.
+    """A connection to a broker that reconnects after a break. The caller drives it through descriptors and times.
 
     Each round of the event loop: wait for ``readers`` and ``writers`` (until ``wake_ns`` at the latest), then call
     ``drive``. The callbacks run inside ``drive`` and ``publish``:
 
-    on_message(message); on_handed_over(socket): the oldest published message has left for the kernel, as the newest
-    packet that `socket` sent; on_lost(): the connection broke, and with it everything that was under way on it.
+    on_message(message); on_handed_over(socket): the kernel has the oldest published message, as the newest packet of
+    `socket`; on_lost(): the connection broke, and all messages in flight are lost.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Connection:
         self.socket: PacketSocket | None = None
         self.ready = False
         self.trouble = ""
-        """Why the newest attempt failed or the connection broke; empty while there was none."""
+        """Reason for the latest failed attempt or break; empty before the first."""
 
         self._client = _Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=MQTTv5)
         self._client.on_connect = self._on_connect
@@ -161,11 +161,11 @@ class Connection:
 
     @property
     def wake_ns(self) -> int | None:
-        """When ``drive`` has something to do without any descriptor being ready, or None."""
+        """When ``drive`` must be called even if no descriptor is ready, or None."""
         return None if self.socket is not None else self._next_try
 
     def drive(self, readable: Container[object], writable: Container[object]) -> None:
-        """Do what is due: connect, read, write. The arguments are what the wait returned."""
+        """Connect, read and write as due. The arguments are the ready objects."""
         if self.socket is None:
             if self._pending is not None and self._pending in writable:
                 self._finish_connecting()
@@ -178,14 +178,15 @@ class Connection:
             self._client.loop_write()
 
     def publish(self, topic: str, payload: bytes, properties: Properties | None = None) -> bool:
-        """Send a message (QoS 0); what the socket does not take now stays in a queue. False without a connection."""
+        """Send a message (QoS 0), and queue the bytes that the socket does not accept. Return False without a
+        connection."""
         if not self.ready:
             return False
         self._client.publish(topic, payload, qos=0, properties=properties)
         return True
 
     def close(self) -> None:
-        """Say goodbye as far as the socket takes it without waiting, and close."""
+        """Send DISCONNECT as far as possible without waiting, and close."""
         if self._pending is not None:
             self._pending.close()
         if self.socket is not None:
@@ -195,7 +196,7 @@ class Connection:
             tcp.close()
 
     def _begin_connecting(self) -> None:
-        if self._pending is not None:  # took too long
+        if self._pending is not None:  # attempt timed out
             self._pending.close()
             self._pending = None
             self.trouble = "no answer"
@@ -221,8 +222,8 @@ class Connection:
             return
         self.socket = self._client.ready_made = PacketSocket(self._pending)
         self._pending = None
-        # Without keep-alive: its pings would be traffic of ours on the measured link, and an outage of more than a
-        # minute, which TCP survives, would break the connection.
+        # Without keep-alive: its pings would load the measured link, and would break the connection in an outage of
+        # more than a minute, which TCP survives.
         self._client.connect(self._address[0], self._address[1], keepalive=0, clean_start=True)
 
     def _on_connect(self, client: Client, _data: object, _flags: object, reason: object, _properties: object) -> None:
@@ -253,7 +254,7 @@ class Connection:
 
 
 def request_properties(response_topic: str, correlation: bytes) -> Properties:
-    """Properties of a request (MQTT 5.0, §4.10): where the reply goes and what it carries to be recognised."""
+    """Return the properties of a request (MQTT 5.0, §4.10): topic and correlation data for the reply."""
     properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     properties.ResponseTopic = response_topic
     properties.CorrelationData = correlation
@@ -261,7 +262,7 @@ def request_properties(response_topic: str, correlation: bytes) -> Properties:
 
 
 def reply_properties(correlation: bytes) -> Properties:
-    """Properties of a reply to a request with this correlation data."""
+    """Return the properties of a reply to a request with this correlation data."""
     properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     properties.CorrelationData = correlation
     return properties

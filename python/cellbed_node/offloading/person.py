@@ -1,4 +1,4 @@
-"""MediaPipe's network for persons in landscape images, and the processing around it: a probability for each pixel."""
+"""MediaPipe's network for persons in landscape images, and its pre- and post-processing: a probability per pixel."""
 
 import io
 from pathlib import Path
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 256, 144
 PHOTOGRAPH = 2048, 1024
-"""Pixels of the photographs."""
+"""Width and height of the photographs, pixels."""
 
 
 def model() -> Path:
-    """Return the network. Raises CellbedError where the package is missing, or of a version without it."""
+    """Return the path of the network. Raises CellbedError if the package, or the network in it, is missing."""
     name = "modules/selfie_segmentation/selfie_segmentation_landscape.tflite"
     return package_path("mediapipe", name, "vision")
 

@@ -1,8 +1,8 @@
 """The task of the kind: PP-OCRv4 finds the text in a frame and reads it, in ONNX Runtime.
 
 Text is found by differentiable binarisation (Liao et al., AAAI 2020) and read by a network with connectionist temporal
-classification (Graves et al., ICML 2006). Networks, thresholds and preparation come from the package
-rapidocr-onnxruntime, which is not imported, as it needs OpenCV.
+classification (Graves et al., ICML 2006). Networks, thresholds and pre-processing are from the package
+rapidocr-onnxruntime, which is not imported because it needs OpenCV.
 """
 
 from pathlib import Path
@@ -19,18 +19,18 @@ from cellbed_node.offloading.task import Task
 DETECTION, RECOGNITION = "ch_PP-OCRv4_det_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"
 
 _LONGER_SIDE = 480
-"""Pixels of the image for text detection: the plate of a near vehicle is some 75 wide there."""
-_TEXT, _BOX = 0.3, 0.5  # least probability of a pixel, and mean one of a box
+"""Longer side of the image for text detection, pixels: the plate of a near vehicle is then some 75 pixels wide."""
+_TEXT, _BOX = 0.3, 0.5  # minimum probability of a pixel; minimum mean probability of a box
 _UNCLIP = 1.6
-"""Liao et al., §3.5: a box of the area A and the perimeter L is larger by A × ratio / L on each side."""
+"""Liao et al., §3.5: a box of area A and perimeter L grows by A × ratio / L on each side."""
 _LINE = 48
 """Height of a line of text, pixels."""
 _NARROWEST = 320
-_FEWEST = 4  # letters and digits of a plate
+_FEWEST = 4  # minimum letters and digits of a plate
 
 
 def load(model: str, code: str = "") -> Task:
-    """Return the task after it has seen a grey frame. model: folder of PP-OCRv4, or with `code` a network of the user.
+    """Return the task, warmed up with a grey frame. model: folder of PP-OCRv4, or with `code` the user's network.
     Raises ModelError."""
     if code:
         return inference.load(model, code)
@@ -41,7 +41,7 @@ def load(model: str, code: str = "") -> Task:
 
 
 class Reader:
-    """Detection and recognition."""
+    """Text detection and recognition."""
 
     def __init__(self, folder: Path) -> None:
         """Load the networks in a folder. Raises ModelError."""
@@ -54,13 +54,13 @@ class Reader:
         return decode(payload)
 
     def compute(self, decoded: Image.Image) -> str:
-        """Return the most certain text of at least four letters and digits; empty where there is none."""
+        """Return the most certain text of at least four letters and digits; empty if there is none."""
         found = [self.read(decoded.crop(box)) for box in self.boxes(decoded)]
         plates = [(certainty, plain(text)) for text, certainty in found]
         return max((each for each in plates if len(each[1]) >= _FEWEST), default=(0.0, ""))[1]
 
     def boxes(self, frame: Image.Image) -> list[tuple[int, int, int, int]]:
-        """Return where text is: left, top, right and bottom, pixels."""
+        """Return the boxes of text: left, top, right and bottom, pixels."""
         from scipy import ndimage
 
         scale = _LONGER_SIDE / max(frame.size)
@@ -83,7 +83,7 @@ class Reader:
         return found
 
     def read(self, line: Image.Image) -> tuple[str, float]:
-        """Return the text of a line, and the mean probability of its characters."""
+        """Return the text of a line, and its mean character probability."""
         width = max(8, round(line.width * _LINE / line.height))
         pixels = _pixels(line, width, _LINE)
         if width < _NARROWEST:

@@ -1,4 +1,4 @@
-"""The client of the kind: photographs that are sent as they are, and masks that are displayed.
+"""The client of the kind, which sends photographs unchanged and displays masks.
 
 Run as ``python -m cellbed_node.offloading.screen --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
@@ -26,7 +26,7 @@ class Scenes(Images):
                 grey = mask if mask.mode in ("1", "L", "P") else mask.convert("L")
                 marked = 1 - grey.histogram()[0] / (mask.width * mask.height)
                 mask.convert("RGB").resize(PHOTOGRAPH, Image.Resampling.BILINEAR)
-        # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
+        # Pillow's decoders raise many kinds of errors for damaged files, e.g. SyntaxError and struct.error.
         except Exception as error:
             raise ValueError(f"not a PNG or JPEG: {error}") from error
         request.output = f"{mask.width} × {mask.height}, {marked:.1%} marked"

@@ -1,4 +1,4 @@
-"""The client of a translation, which sends the sentences of a data bank.
+"""The client of translation, which sends the sentences of a data bank.
 
 Run as ``python -m cellbed_node.offloading.sentences --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
@@ -21,7 +21,7 @@ class Sentences:
         self.names: Sequence[str] = list(self._sentences)
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """Return the sentence of this name as it is sent: single spaces, UTF-8. No policy reduces it."""
+        """Return the sentence of this name as sent: single spaces, UTF-8. No policy reduces sentences."""
         return " ".join(self._sentences[name].split()).encode()
 
 

@@ -1,8 +1,8 @@
 """The service of every kind that offloads over MQTT: takes requests from the broker and hands them to worker processes.
 
 Run as ``python -m cellbed_node.offloading.service --config FILE.json``; :class:`Settings` describes the file. The
-dispatcher holds one queue, first in first out, and gives its head to whichever worker is free: no request waits behind
-a slow one while another worker idles.
+dispatcher has one FIFO queue and gives its head to any free worker: no request waits behind a slow one while another
+worker is idle.
 """
 
 import contextlib
@@ -33,17 +33,17 @@ from cellbed_node.offloading.task import Task
 from cellbed_node.offloading.worker import Request
 
 _LAST_PATIENCE_S = 0.5
-"""Who ends the programs of a run gives them a second."""
+"""Maximum wait for workers at the end: the programs of a run get a second to end."""
 _MOST_DEATHS = 3
-"""Workers that may die in a row without a single answer in between."""
+"""Maximum number of successive worker deaths without an answer in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The service's configuration.
 
-    task: module of the workers' task; options: of its function ``load`` (:mod:`.task`). record:
-    the file of its log; most_queued_bytes: payloads waiting for a worker.
+    task: module of the workers' task; options: arguments of its function ``load`` (:mod:`.task`). record: file for the
+    log; most_queued_bytes: maximum payload waiting for a worker.
     """
 
     node: str
@@ -74,7 +74,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # What the module imports is loaded once for all workers, and shared by them.
+        # The module and its imports are loaded once and shared by all workers.
         self._load: Callable[[], Task] = partial(importlib.import_module(settings.task).load, **settings.options)
         self._record = lifecycle.open_record(Path(settings.record))
         self._queue: deque[Request] = deque()
@@ -93,7 +93,7 @@ class Service:
         self._workers = [self._fork(number) for number in range(settings.workers)]
 
     def run(self) -> None:
-        """Serve until standard input ends. Raises WorkloadError when the workers cannot."""
+        """Serve until standard input ends. Raises WorkloadError if the workers cannot serve."""
         try:
             while not self._commands.closed:
                 self._turn()
@@ -123,7 +123,7 @@ class Service:
             announce("ready")
 
     def _hear_the_last(self) -> None:
-        """Log what workers have just done: a reply may be sent before its worker reports it."""
+        """Log the last reports of workers: a reply may be sent before its worker reports it."""
         until = time.monotonic() + _LAST_PATIENCE_S
         while busy := [each for each in self._workers if each.request is not None]:
             readable, _, _ = select.select(busy, [], [], max(0.0, until - time.monotonic()))
@@ -159,7 +159,7 @@ class Service:
                 request = self._queue.popleft()
                 self._queued_bytes -= len(request.payload)
                 each.request = request
-                # A worker that has died will say so through its channel in the next turn.
+                # The channel of a dead worker reports its death in the next turn.
                 with contextlib.suppress(OSError):
                     each.channel.send(request)
 
@@ -179,7 +179,7 @@ class Service:
             each.request = None
 
     def _bury(self, each: _Worker) -> None:
-        """A worker has died: say so, log what it had, and fork another."""
+        """Report the death of a worker, log its request, and fork another worker."""
         _, status = os.waitpid(each.pid, 0)
         each.channel.close()
         code = os.waitstatus_to_exitcode(status)
@@ -197,8 +197,8 @@ class Service:
 
     def _fork(self, number: int) -> _Worker:
         ours, theirs = Pipe()
-        # A fork is safe because this process has one thread: runtimes that start one when they are imported are
-        # imported by the workers alone, in ``load``.
+        # A fork is safe because this process has one thread. Runtimes that start threads on import are imported only by
+        # the workers, in ``load``.
         pid = os.fork()
         if pid == 0:
             _become_worker(theirs, number, self._settings, self._load)
@@ -225,10 +225,10 @@ class Service:
 
 
 def _become_worker(channel: Channel, number: int, settings: Settings, load: Callable[[], Task]) -> None:
-    """The rest of a forked worker's life."""
+    """Run the forked worker, then exit."""
     status = 1
     try:
-        # A copy of the dispatcher's sockets would keep them open after its end.
+        # Copies of the dispatcher's sockets would keep them open after its end.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         os.closerange(3, channel.fileno())

@@ -1,7 +1,7 @@
-"""The work of a kind's service for a request: decode its payload, compute, answer with a text or bytes.
+"""The work of a kind's service for a request: decode the payload, compute, answer with text or bytes.
 
-The module of a task has a function ``load(**options)`` that returns it, ready: the first request does not pay for
-allocations. It imports its runtime there, because the dispatcher imports the module before it forks.
+The module of a task has a function ``load(**options)`` that returns the task ready: the first request must not pay for
+allocations. ``load`` imports the runtime, because the dispatcher imports the module before it forks.
 """
 
 import importlib
@@ -19,14 +19,14 @@ class Task(Protocol):
     """A loaded model with its pre-processing."""
 
     def decode(self, payload: bytes) -> Any:
-        """Return the payload as the model's input. Raises any exception for a damaged one."""
+        """Return the payload as the model's input. Raises any exception for a damaged payload."""
 
     def compute(self, decoded: Any) -> str | bytes:
         """Return the reply."""
 
 
 def check(task: str, **options: object) -> None:
-    """Load a task in a separate process, since runtimes start threads and our caller may be about to fork.
+    """Load a task in a separate process, since runtimes start threads and the caller may be about to fork.
 
     task: its module. Raises ModelError.
     """
@@ -42,7 +42,7 @@ def check(task: str, **options: object) -> None:
 def _main() -> None:
     try:
         importlib.import_module(sys.argv[1]).load(**json.loads(sys.argv[2]))
-    # Not `ModelError`: run as a program, this module is another one than the task imports.
+    # Not `ModelError`: run as a program, this module is not the module that the task imports.
     except ValueError as error:
         sys.exit(str(error))
 

@@ -6,14 +6,14 @@ from typing import Any
 from cellbed_node.offloading.task import ModelError, Task
 
 SHORTEST, LONGEST = 100, 200
-"""Bytes of a sentence."""
+"""Minimum and maximum bytes of a sentence."""
 BYTES_PER_PIECE = 4
-"""Of each piece that the model can write, so that the number of pieces determines the length of the reply."""
+"""Bytes of each piece that the model can write: the number of pieces determines the length of the reply."""
 _FEWEST, _MOST = SHORTEST // BYTES_PER_PIECE + 1, LONGEST // BYTES_PER_PIECE
 
 
 def load(model: str) -> Task:
-    """Load the translator of a model's folder and translate a first sentence. Raises ModelError."""
+    """Load the translator in a model's folder and translate a first sentence. Raises ModelError."""
     translator: Task = Model(Path(model))
     try:
         translator.compute(translator.decode(b"The old engineer repaired the bridge near the station."))
@@ -23,7 +23,7 @@ def load(model: str) -> Task:
 
 
 class Model:
-    """A model in CTranslate2, on one thread. Without SentencePiece's `source.spm` its pieces are words."""
+    """A model in CTranslate2, on one thread. Without SentencePiece's `source.spm`, pieces are words."""
 
     def __init__(self, folder: Path) -> None:
         """Load the model. Raises ModelError."""
@@ -44,13 +44,13 @@ class Model:
         self._seeded = (folder / "seeded.json").is_file()
 
     def decode(self, payload: bytes) -> tuple[list[str], int]:
-        """Return the pieces of the sentence, and its length in bytes. Raises ValueError for text that is not UTF-8."""
+        """Return the pieces of the sentence and its length in bytes. Raises ValueError for text that is not UTF-8."""
         text = _text(payload)
         pieces: list[str] = text.split() if self._pieces is None else self._pieces.encode(text, out_type=str)
         return pieces, len(payload)
 
     def compute(self, decoded: tuple[list[str], int]) -> str:
-        """Return the translation. With seeded weights it would not end: it has the length of its sentence."""
+        """Return the translation. With seeded weights it would not end, and therefore gets the sentence's length."""
         pieces, length = decoded
         options: dict[str, Any] = {}
         if self._seeded:

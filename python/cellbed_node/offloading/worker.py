@@ -1,7 +1,7 @@
 """A worker of the service: decodes a payload, computes the reply, publishes it, and reports the times.
 
-It gets its jobs through a socket from the dispatcher (:mod:`.service`) that forked it, one at a time,
-and answers each with a dictionary. It ends when the socket does.
+The dispatcher (:mod:`.service`) forks the worker and sends it jobs through a socket, one at a time. The worker answers
+each job with a dictionary, and ends when the socket closes.
 """
 
 import select
@@ -18,7 +18,7 @@ from cellbed_node.offloading.task import ModelError, Task
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. correlation: what the reply carries to be recognised, as a rule endpoint and number."""
+    """A request. correlation: identifies the request in its reply, as a rule by endpoint and number."""
 
     response_topic: str
     correlation: bytes
@@ -27,7 +27,7 @@ class Request:
 
 
 def main(channel: Channel, name: str, broker: tuple[str, int], load: Callable[[], Task]) -> None:
-    """Work until the dispatcher closes ``channel``. A model that cannot be used is reported there."""
+    """Work until the dispatcher closes ``channel``. An unusable model is reported there."""
     processes.die_with_parent()
     try:
         task = load()
@@ -59,7 +59,7 @@ def _work(request: Request, task: Task, connection: Connection) -> dict[str, Any
         stamps["compute_start_ns"] = time.monotonic_ns()
         reply = task.compute(decoded)
         stamps["compute_end_ns"] = time.monotonic_ns()
-    # Any error of a payload or a model concerns this request only.
+    # Errors of a payload or a model concern this request only.
     except Exception as error:
         stamps["error"] = str(error).strip().partition("\n")[0][:200]
         reply = REPLY_ERROR + stamps["error"]

@@ -13,14 +13,14 @@ from cellbed_node.transfers import MOST_OPEN
 from cellbed_node.udp import CountingDatagrams
 
 _PORTS = range(10_000, 32_768)
-"""Ports of sockets for datagrams, each used once: the packet log finds a transfer by its port. The kernel chooses
-others (``ip_local_port_range``)."""
+"""Ports of datagram sockets, each used once: the packet log finds a transfer by its port. The kernel chooses from other
+ports (``ip_local_port_range``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
-    """The configuration of the load. client: number of this one; transfers: way, size in bytes, and name in reports of
-    each; bit_rate: over UDP; authorities: over QUIC, file with the certificates that are trusted."""
+    """The configuration of the load. client: its number; transfers: each with way, size in bytes, and name in reports;
+    bit_rate: over UDP; authorities: over QUIC, file with the trusted certificates."""
 
     protocol: str
     host: str
@@ -32,7 +32,7 @@ class Settings(generator.Settings):
 
 
 class Flow:
-    """A transfer in datagrams, with a socket of its own. due_ns: when it has something to send, or ``None``."""
+    """A transfer in datagrams over its own socket. due_ns: time of the next :meth:`send`, or ``None``."""
 
     due_ns: int | None
 
@@ -44,15 +44,15 @@ class Flow:
         return self.socket.fileno()
 
     def send(self) -> None:
-        """Send what is due. Errors: ``OSError``."""
+        """Send due datagrams. Errors: ``OSError``."""
         raise NotImplementedError
 
     def receive(self) -> None:
-        """Read what has come. Errors: ``OSError``."""
+        """Read received datagrams. Errors: ``OSError``."""
         raise NotImplementedError
 
     def reply(self, at_ns: int, start: int, end: int, payload: int, error: str | None) -> None:
-        """The transfer is over. start, end: numbers of its datagrams from the server, half-open."""
+        """End the transfer. start, end: numbers of its datagrams from the server, half-open."""
         self._ledger.reply(self.request.request, at_ns, error=error, start=start, end=end, payload=payload)
 
 
@@ -72,7 +72,7 @@ class FlowLoad(Generator):
         return self.settings.transfers[number % len(self.settings.transfers)][2]
 
     def begin(self, request: Request, socket: CountingDatagrams) -> Flow:
-        """Return a new transfer, which has something to send now."""
+        """Return a new transfer whose first datagram is due now."""
         raise NotImplementedError
 
     def issue(self, request: Request) -> None:
@@ -88,7 +88,7 @@ class FlowLoad(Generator):
         self._act(flow, flow.send)
 
     def _socket(self) -> CountingDatagrams:
-        """Return a socket whose port no transfer has had. Errors: ``OSError``."""
+        """Return a socket with a port that no transfer has used. Errors: ``OSError``."""
         for port in self._ports:
             try:
                 return CountingDatagrams(self.settings.host, self.settings.port, port)
@@ -98,7 +98,7 @@ class FlowLoad(Generator):
         raise OSError(errno.EADDRNOTAVAIL, f"the {len(_PORTS)} ports of the endpoint for them have been used")
 
     def _act(self, flow: Flow, act: Callable[[], None]) -> None:
-        """Let a transfer do something; its socket closes when it is over or broken."""
+        """Call `act` of a transfer; close the socket when the transfer is over or broken."""
         number = flow.request.request
         try:
             act()

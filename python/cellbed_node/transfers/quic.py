@@ -1,7 +1,7 @@
-"""Transfers over QUIC (RFC 9000), each a connection with one stream: aioquic has the protocol, the sockets are ours.
+"""Transfers over QUIC (RFC 9000), each a connection with one stream. The protocol is aioquic's, the sockets are ours.
 
-A request is a line, ``GET`` or ``PUT``, bytes, endpoint and number, and the bytes of an upload; the reply is the bytes
-of a download, or the number of bytes that arrived.
+A request is a line with ``GET`` or ``PUT``, bytes, endpoint and number, then the bytes of an upload. The reply is the
+bytes of a download, or the number of received bytes.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ from cellbed_node.udp import CountingDatagrams
 _PROTOCOL = "cellbed"
 """Name in TLS (ALPN)."""
 _MOST = 900
-"""Connections of a server; further ones are ignored until one has ended."""
+"""Maximum connections of a server; further ones are ignored until one ends."""
 _LEAST_INITIAL = 1200
-"""Bytes of a client's first datagram (RFC 9000, §14.1)."""
+"""Minimum bytes of a client's first datagram (RFC 9000, §14.1)."""
 _LINE = re.compile(rb"(GET|PUT) ([0-9]{1,10}) ([A-Za-z0-9_-]{1,100})/([0-9]{1,12})\n")
 _LONGEST_LINE = 200
 
 
 class _Losses(QuicLogger, QuicLoggerTrace):
-    """Counts the packets that one end of a connection takes for lost, in place of recording events."""
+    """Counts the packets that one end of a connection considers lost, instead of recording events."""
 
     count = 0
 
@@ -56,7 +56,7 @@ class _Losses(QuicLogger, QuicLoggerTrace):
 
 
 class _End:
-    """One end of a connection. process: gets its events; send: sends a datagram."""
+    """One end of a connection. process: handles its events; send: sends a datagram."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class _End:
 
     @property
     def due_ns(self) -> int | None:
-        """The time of its timer, or slightly later."""
+        """The time of the connection's timer, or slightly later."""
         timer = self.quic.get_timer()
         return None if timer is None else round(timer * SECOND) + _ROUNDING_NS
 
     def turn(self, data: bytes = b"") -> None:
-        """Process a datagram, or what is due, and send. Errors: ``OSError``."""
+        """Process a datagram or a due timer, and send. Errors: ``OSError``."""
         now_ns = machine.now_ns()
         if data:
             self.quic.receive_datagram(data, _PEER, now_ns / SECOND)
@@ -88,15 +88,15 @@ class _End:
 
 
 _ROUNDING_NS = 1000
-"""A time in seconds has fewer digits."""
+"""Maximum rounding error of a time in seconds."""
 _PEER = ("", 0)
-"""Stands for the other end, since a socket has only one."""
+"""Placeholder for the address of the other end: a socket has only one peer."""
 
 
 @dataclass(slots=True)
 class Transfer(Request):
-    """A transfer over QUIC. opening_ns: its connection began to open; sent_ns: it was open; packets_lost: packets that
-    the client took for lost."""
+    """A transfer over QUIC. opening_ns: when its connection began to open; sent_ns: when it was open; packets_lost:
+    packets that the client considered lost."""
 
     step: str | None = None
     opening_ns: int | None = None
@@ -104,7 +104,7 @@ class Transfer(Request):
 
 
 class _Flow(Flow):
-    """A transfer at its client."""
+    """A transfer at the client."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Flow(Flow):
         self.due_ns = self._end.due_ns
 
     def _give(self, datagram: bytes) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is lost for QUIC
+        with contextlib.suppress(BlockingIOError):  # QUIC treats the datagram as lost
             self.socket.send(datagram)
 
     def _process(self, event: QuicEvent) -> None:
@@ -173,7 +173,7 @@ class QuicTransfers(FlowLoad):
 
 
 class Server:
-    """The transfers at a server. at: calls something at a time."""
+    """The transfers at a server. at: schedules a call at a time."""
 
     def __init__(self, config: dict[str, Any], at: Callable[[int, Callable[[], None]], None]) -> None:
         self._configuration = QuicConfiguration(alpn_protocols=[_PROTOCOL], is_client=False)
@@ -185,7 +185,7 @@ class Server:
         self._open: dict[Any, _Served] = {}
 
     def receive(self, data: bytes, reply: Callable[[bytes], None], peer: Any) -> None:
-        """Process a datagram. reply: sends one back."""
+        """Process a datagram. reply: sends a datagram back."""
         found = self._open.get(peer)
         if found is None:
             try:
@@ -215,14 +215,14 @@ class Server:
             self._record.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
-        """Write the record of connections that are open."""
+        """Record the open connections."""
         for served in self._open.values():
             self._note(served)
         self._record.close()
 
 
 class _Served:
-    """A connection at the server. stamps: of its record, of a transfer whose request has come."""
+    """A connection at the server. stamps: fields of its record, empty before the request is complete."""
 
     def __init__(self, configuration: QuicConfiguration, reply: Callable[[bytes], None], identifier: bytes) -> None:
         self.end = _End(configuration, self._process, reply, original_destination_connection_id=identifier)

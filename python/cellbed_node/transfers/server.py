@@ -1,7 +1,7 @@
 """The server at the other end of transfers.
 
-Run as ``python -m cellbed_node.transfers.server --config FILE.json``: `protocol`, `address` and `port`, over QUIC
-also `certificate`, `key`, and the `record` of its stamps.
+Run as ``python -m cellbed_node.transfers.server --config FILE.json``: `protocol`, `address` and `port`; over QUIC also
+`certificate`, `key`, and `record`, the file for its stamps.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from cellbed_node.lifecycle import WorkloadError, announce
 from cellbed_node.transfers import LARGEST, udp
 
 _MOST = 900
-"""Connections at a time; select(2) watches 1024 descriptors."""
+"""Maximum connections at a time; select(2) watches 1024 descriptors."""
 _MOST_HEADER = 8 << 10
 _READ = 1 << 18
 _FILLER = bytes(_READ)
 _BUFFER = 4 << 20
-"""Of the socket for datagrams, bytes, as far as the kernel grants it."""
+"""Buffer of the datagram socket, bytes, as far as the kernel grants it."""
 
 
 class Exchange:
-    """The request of a connection over TCP, in HTTP/1.1: GET of /SIZE, or POST. Pure."""
+    """The HTTP/1.1 request of a TCP connection: GET of /SIZE, or POST. Pure."""
 
     def __init__(self) -> None:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
         self._size = 0
 
     def receive(self, data: bytes) -> tuple[bytes, int] | None:
-        """Return the head of the reply and the length of its body; ``None`` where the request is incomplete.
+        """Return the head of the reply and the length of its body; ``None`` if the request is incomplete.
 
-        Errors: ``h11.RemoteProtocolError`` for what is not a transfer.
+        Errors: ``h11.RemoteProtocolError`` for requests that are not transfers.
         """
         self._protocol.receive_data(data)
         while (event := self._protocol.next_event()) is not h11.NEED_DATA:
@@ -56,7 +56,7 @@ class Exchange:
 
 
 class _Tcp:
-    """Transfers over TCP. Peers that send something else are disconnected."""
+    """Transfers over TCP. Peers that send other data are disconnected."""
 
     def __init__(self) -> None:
         self._open = 0
@@ -80,7 +80,7 @@ class _Tcp:
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Gives datagrams to a server, each with a function that sends one back to an address."""
+    """Passes datagrams to a server, each with a function that replies to its sender."""
 
     def __init__(self, received: Callable[[bytes, Callable[[bytes], None], Any], None]) -> None:
         self._received = received
@@ -126,7 +126,7 @@ async def _serve(config: dict[str, Any]) -> None:
 def main(config: dict[str, Any]) -> None:
     """Serve until standard input ends."""
     processes.wake_precisely()
-    # The time-outs of select(2) are in microseconds, epoll's in milliseconds.
+    # The time-outs of select(2) are in microseconds, those of epoll in milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         try:
             runner.run(_serve(config))

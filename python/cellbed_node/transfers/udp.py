@@ -1,11 +1,11 @@
 """Transfers over UDP at a rate: numbered datagrams, and reports of arrivals.
 
-The sender of a transfer sends its datagrams (DATA) at the rate. After an upload the client asks for the
-server's report (REPORT); for a download it asks before, and again where nothing has come for a while: a server that has
-sent all answers with a report, too. A transfer with missing datagrams is over with the first of two reports between
-which none arrived.
+The sender of a transfer sends numbered datagrams (DATA) at a rate. The client asks (ASK) for the server's report
+(REPORT): after an upload, before a download, and again after a silence. A server that has sent all datagrams of a
+download also answers with a report. A transfer with missing datagrams ends at the first of two reports without an
+arrival in between.
 
-The server's part has no socket, so that virtual time has it, too.
+The server's part has no socket, so that it also runs in virtual time.
 """
 
 import struct
@@ -20,27 +20,27 @@ from cellbed_node.transfers.flows import Flow, FlowLoad, Settings
 from cellbed_node.udp import CountingDatagrams
 
 PAYLOAD = 1400
-"""Bytes of a transfer in a datagram; its last one may have fewer."""
+"""Payload bytes of a datagram; the last one of a transfer may have fewer."""
 HEADER = struct.Struct("!BxHIIIIQ")
-"""Kind, numbers of the client, of the transfer, and of the datagram in it; count of its datagrams; number of the
-client's question, which its answers repeat; stamp of the sender, ns."""
+"""Kind; numbers of the client, the transfer, and the datagram in the transfer; number of the transfer's datagrams;
+number of the client's question, repeated in its answers; send stamp, ns."""
 DATA, ASK, REPORT = range(1, 4)
 _ORDER = struct.Struct("!QQ")
-"""Of a question: bytes of a download, 0 for an upload, and bit/s."""
+"""Fields of a question: bytes of a download, 0 for an upload; bit/s."""
 _ASKED = HEADER.size + _ORDER.size
 _FOUND = struct.Struct("!QIIQ")
-"""Of a report: bytes, datagrams, those out of order, and the jitter, ns."""
+"""Fields of a report: bytes, datagrams, reordered datagrams, jitter in ns."""
 MOST_KEPT = 1000
-"""Transfers that a server knows; the oldest are forgotten."""
+"""Maximum transfers that a server keeps; the oldest are dropped."""
 _PAUSE_NS, _LONGEST_PAUSE_NS = SECOND // 5, 2 * SECOND
-"""Until a client asks again, at first and at most."""
+"""Initial and maximum pause before a client asks again."""
 _RETRY_NS = SECOND // 1000
-"""Until a datagram is sent again that the kernel had no room for."""
+"""Pause before a datagram is sent again when the kernel had no room."""
 _FILLER = bytes(PAYLOAD)
 
 
 class Sender:
-    """The datagrams of a transfer, sent at a rate from a time on. sent: so many of `count`."""
+    """The datagrams of a transfer, sent at a rate from a start time. sent: number sent so far, of `count`."""
 
     def __init__(self, size: int, bit_rate: int, begin_ns: int) -> None:
         self._size, self._begin_ns, self.count, self.sent = size, begin_ns, datagrams(size), 0
@@ -59,15 +59,15 @@ class Sender:
 
 
 def datagrams(size: int) -> int:
-    """Return the number of datagrams of a transfer."""
+    """Return the number of datagrams for `size` bytes."""
     return -(-size // PAYLOAD)
 
 
 class Arrivals:
     """The datagrams of a transfer at their receiver.
 
-    size: their bytes, each once. received: datagrams. reordered: those that came after one with a higher number (RFC
-    4737, §3.3). jitter_ns: as of RFC 3550, §6.4.1. Copies do not count.
+    size: received bytes; received: datagrams. reordered: datagrams that arrived after one with a higher number (RFC
+    4737, §3.3). jitter_ns: as in RFC 3550, §6.4.1. Duplicates do not count.
     """
 
     def __init__(self, count: int) -> None:
@@ -78,7 +78,7 @@ class Arrivals:
     _transit_ns: int | None
 
     def take(self, number: int, size: int, sent_ns: int) -> None:
-        """Take note of a datagram that has arrived now. sent_ns: by its sender's clock."""
+        """Process a datagram that arrives now. sent_ns: by the sender's clock."""
         if number >= len(self._seen) or self._seen[number]:
             return
         self._seen[number] = 1
@@ -96,14 +96,14 @@ class Arrivals:
 
 
 class Server:
-    """The transfers at a server, which ignores malformed datagrams. at: calls something at a time."""
+    """The transfers at a server, which ignores malformed datagrams. at: schedules a call at a time."""
 
     def __init__(self, at: Callable[[int, Callable[[], None]], object]) -> None:
         self._at = at
         self._known: dict[tuple[int, ...], Arrivals | Sender] = {}
 
     def receive(self, data: bytes, reply: Callable[[bytes], object]) -> None:
-        """Process a datagram. reply: sends one back to its client."""
+        """Process a datagram. reply: sends a datagram back to the client."""
         if len(data) < HEADER.size:
             return
         kind, *key, number, count, question, sent_ns = HEADER.unpack_from(data)
@@ -133,8 +133,8 @@ class Server:
 
 @dataclass(slots=True)
 class Transfer(Request):
-    """A transfer over UDP. datagrams: of its sender; datagrams_lost: of these, that never came; the others as of
-    :class:`Arrivals`. Its payload is what arrived."""
+    """A transfer over UDP. datagrams: sent ones; datagrams_lost: missing ones of these; the others as in
+    :class:`Arrivals`. The payload is the received part."""
 
     step: str | None = None
     datagrams: int | None = None
@@ -144,7 +144,7 @@ class Transfer(Request):
 
 
 class _Flow(Flow):
-    """A transfer at its client."""
+    """A transfer at the client."""
 
     due_ns: int
 
@@ -156,7 +156,7 @@ class _Flow(Flow):
         self._sender, self._arrivals = Sender(size, rate, machine.now_ns()), Arrivals(datagrams(size))
         self._pause_ns, self._asked = _PAUSE_NS, -1
         self._report: tuple[int, ...] = ()
-        self._last = 0, 0, 0  # when the last datagram came; numbers of the first one, and after the last
+        self._last = 0, 0, 0  # arrival of the last datagram; first number, and the number after the last
         self.due_ns = transfer.sent_ns = machine.now_ns()
 
     def send(self) -> None:
@@ -198,7 +198,7 @@ class _Flow(Flow):
         return None
 
     def _note_answer(self, question: int, number: int, *, first: int) -> None:
-        """Note the question that the server answers, and its datagram; ask later."""
+        """Note the answered question and the number of the answer's datagram; postpone the next question."""
         request, now = self._transfer, machine.now_ns()
         request.uplink_start, request.uplink_end = 0 if self._up else question, question + 1
         self._last = now, first, number + 1

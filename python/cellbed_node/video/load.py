@@ -22,16 +22,16 @@ from cellbed_node.video.playback import Loaded, Playback
 
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>video</title><link rel="icon" href="data:,">
 <video muted playsinline width="320" height="180"></video>"""
-"""It comes from here and not over the link, as the player does. A small picture costs the processor little beside its
-decoding."""
+"""The page is local, like the player, and does not use the link. Beside decoding, a small picture needs little
+processor time."""
 _ABORTED = "net::ERR_ABORTED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(browser.Settings):
-    """The configuration of the load. url: of the manifest; protocol, abr: as of ``watch`` in ``player.js``; scripts:
-    files that the page runs; rule: file with the user's rule, or empty; measures: file of the measures of the playback;
-    offset_ns: of the load's start since the schedule's."""
+    """The configuration of the load. url: of the manifest; protocol, abr: as in ``watch`` in ``player.js``; scripts:
+    files that the page runs; rule: file with the user's rule, or empty; measures: file for the measures of the
+    playback; offset_ns: start of the load, since the schedule's start."""
 
     url: str
     protocol: str
@@ -44,7 +44,7 @@ class Settings(browser.Settings):
 
 @dataclass(slots=True)
 class Chunk(Object):
-    """A chunk of the video. chunk: its number; rate: of its rendition, bit/s. step: height of its picture."""
+    """A chunk of the video. chunk: number; rate: of its rendition, bit/s. step: height of its picture."""
 
     chunk: int | None = None
     rate: int | None = None
@@ -57,7 +57,7 @@ class VideoLoad(BrowserLoad):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._due.clear()  # the player asks for chunks
+        self._due.clear()  # the player requests chunks
         self._settings = settings
         self._session: str | None = None
         self._navigation_s: float | None = None
@@ -78,13 +78,13 @@ class VideoLoad(BrowserLoad):
         yield "Page.navigate", self._session, {"url": origin}
 
     def _equip(self) -> Flow:
-        """Give the page its scripts."""
+        """Load the scripts into the page."""
         yield "Fetch.disable", self._session, {}
         *scripts, rule = map(Path, (*self._settings.scripts, self._settings.rule))
         for file in scripts:
             yield from self._evaluate(inputs.text(file), file.name)
         if self._settings.rule:
-            # Its names are apart from other scripts' names.
+            # A function scope separates its names from those of other scripts.
             content = f"globalThis.rule = (() => {{{inputs.text(rule)}\nreturn rule }})()"
             yield from self._evaluate(content, rule.name)
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
@@ -118,7 +118,7 @@ class VideoLoad(BrowserLoad):
         elif session == self._session:
             self._entries.on_event(method, params)
             if method in ("Network.loadingFinished", "Network.loadingFailed"):
-                # The bytes of the ones before are in the log of the network by now.
+                # The bytes of earlier requests are in the network log by now.
                 over = [each for each in self._entries.entries if each.end_ns is not None]
                 self._write(sorted(over, key=lambda each: each.end_ns or 0)[:-1])
 
@@ -145,12 +145,12 @@ class VideoLoad(BrowserLoad):
         yield from self._evaluate(f"watch({', '.join(map(json.dumps, asked))})", "the player")
 
     def _is_chunk(self, entry: Entry) -> bool:
-        """Return whether it is a chunk from the network that the player asked for before the end of the load."""
+        """Return whether an entry is a chunk from the network, requested before the end of the load."""
         in_time = not self._end_ns or entry.wanted_ns < self._end_ns
         return in_time and not entry.cached and entry.url in self._playback.wanted
 
     def _write(self, done: Sequence[Entry]) -> None:
-        """Record the chunks among requests of the page that are over."""
+        """Record the chunks among finished requests of the page."""
         if not done:
             return
         self.read_net_log()

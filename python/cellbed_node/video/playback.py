@@ -1,4 +1,4 @@
-"""One playback of a video: what the player reports of it, and its measures. Pure.
+"""One playback of a video: the player's reports, and the measures. Pure.
 
 Times are nanoseconds of CLOCK_MONOTONIC.
 """
@@ -9,18 +9,18 @@ from itertools import pairwise
 from typing import Any
 
 INSTABILITY, STALLING, START_UP = 1.0, 3.0, 3.0
-"""Weights of the linear model of quality with the paper's balanced preference, λ = 1, μ = μs = 3000 with bit rates in
-kbit/s, here in Mbit/s (Yin et al., "A Control-Theoretic Approach for Dynamic Adaptive Video Streaming over HTTP",
+"""Weights of the linear model of quality with the paper's balanced preference, λ = 1, μ = μs = 3000 for bit rates in
+kbit/s; here for Mbit/s (Yin et al., "A Control-Theoretic Approach for Dynamic Adaptive Video Streaming over HTTP",
 SIGCOMM 2015, §3.1 and §7.1)."""
 MOST_TROUBLES = 20
-"""Errors of a player that are recorded, each once."""
+"""Maximum number of different player errors that are recorded."""
 DECODER_S = 0.5
-"""A player that waits although more than this is buffered waits for its decoder, not for the network."""
+"""Buffer above which a waiting player waits for its decoder, not for the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A chunk that the player asks for. rate: bit/s; at_s: its place in the video."""
+    """A chunk that the player requests. rate: bit/s; at_s: position in the video."""
 
     rate: int
     height: int
@@ -30,7 +30,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A chunk that is there. size: bytes."""
+    """A loaded chunk. size: bytes."""
 
     wanted: Wanted
     asked_ns: int
@@ -40,7 +40,7 @@ class Loaded:
 
 @dataclass(slots=True)
 class Stall:
-    """A time without playing. buffer_s: what was buffered when it began."""
+    """A pause of the playback. buffer_s: buffer at its beginning."""
 
     begin_ns: int
     buffer_s: float
@@ -49,9 +49,9 @@ class Stall:
 
 @dataclass(slots=True)
 class Playback:
-    """A playback so far. begin_ns: it was asked for; started_ns: it played first; ended_ns: its end was reached.
-    buffer: samples of time and seconds that are buffered; frames, dropped: shown or not, of the last sample; wanted: by
-    URL; troubles: errors of the player, which may go on."""
+    """A playback so far. begin_ns: request to play; started_ns: first picture; ended_ns: end of the video. buffer:
+    times with seconds buffered; frames, dropped: shown and dropped frames at the last sample; wanted: chunks by URL;
+    troubles: errors of the player, which may continue."""
 
     begin_ns: int | None = None
     started_ns: int | None = None
@@ -65,7 +65,7 @@ class Playback:
     troubles: set[str] = field(default_factory=set)
 
     def on_message(self, message: dict[str, Any], at_ns: int) -> str | None:
-        """Take note of a message of ``player.js``; return an error of the player that is new."""
+        """Process a message of ``player.js``; return a new error of the player, if any."""
         if "chunk" in message:
             numbers = (round(message["rate"]), int(message["height"] or 0), message["at"], message["length"])
             self.wanted[message["chunk"]] = Wanted(*numbers)
@@ -97,8 +97,8 @@ class Playback:
             self.stalls[-1].end_ns = at_ns
 
     def measures(self, until_ns: int, t0_ns: int) -> dict[str, Any]:
-        """Return what :mod:`cellbed.measure.own` reads: series with times since `t0_ns`, the start of the schedule, and
-        single numbers. until_ns: what comes later is left out."""
+        """Return the input of :mod:`cellbed.measure.own`: series with times since `t0_ns`, the start of the schedule,
+        and single values. until_ns: end of the considered time."""
         begin_ns = until_ns if self.begin_ns is None else self.begin_ns
         loaded = sorted((each for each in self.loaded if each.there_ns <= until_ns), key=lambda each: each.asked_ns)
         network, decoder = (
@@ -110,7 +110,7 @@ class Playback:
             for of_decoder in (False, True)
         )
         stalled_s = sum(length for _, length in network)
-        # A chunk that is loaded in another rendition replaces the one before.
+        # A chunk that is loaded again in another rendition replaces the first one.
         rates = [rate for _, rate in sorted({each.wanted.at_s: each.wanted.rate / 1e6 for each in loaded}.items())]
         started_ns = self.started_ns if self.started_ns is not None and self.started_ns <= until_ns else None
         start_up_s = ((until_ns if started_ns is None else started_ns) - begin_ns) / 1e9
@@ -147,8 +147,8 @@ class Playback:
 
 
 def qoe(rates: Sequence[float], stalled_s: float, start_up_s: float) -> float:
-    """Return the quality of experience of a playback by the linear model of Yin et al., for each of its chunks, Mbit/s:
-    mean bit rate less penalties for changes of it, stalls and the start-up. rates: of its chunks, Mbit/s."""
+    """Return the quality of experience per chunk of a playback by the linear model of Yin et al., Mbit/s: mean bit rate
+    less penalties for rate changes, stalls and the start-up. rates: of the chunks, Mbit/s."""
     changes = sum(abs(after - before) for before, after in pairwise(rates))
     total = sum(rates) - INSTABILITY * changes - STALLING * stalled_s - START_UP * start_up_s
     return total / len(rates)

@@ -1,4 +1,4 @@
-"""The load generator of the kind: one endpoint, whose browser loads a page again and again.
+"""The load generator of the kind: one endpoint, whose browser loads a page repeatedly.
 
 Run as ``python -m cellbed_node.web.load --config FILE.json``; :class:`Settings` describes the file.
 """
@@ -21,20 +21,20 @@ from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.web.loading import MEASURING, Loading, PageLoad, PageObject
 
 MOST_OPEN = 8
-"""Pages of an endpoint that load at a time; further ones wait."""
+"""Maximum pages of an endpoint that load at a time; further ones wait."""
 _WAITED = "the browser had no page free for it in time"
 _WARM_NS = 25 * SECOND
-"""Limit of the load that fills the cache: programs must have connected within 30 s."""
+"""Time limit of the load that fills the cache: programs must have connected within 30 s."""
 _SETTLE_NS = 5 * SECOND
-"""Limit of the time from a load event until the page has reported its paints."""
+"""Time limit from a load event until the page has reported its paints."""
 _SHOWN = 10
-"""Hosts in a note."""
+"""Maximum number of hosts in a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(browser.Settings):
-    """The configuration of the load. page: name in reports; har: prefix of the files of loads; objects: file of the
-    record of objects; warm: whether the cache is kept from load to load."""
+    """The configuration of the load. page: name in reports; har: prefix of the HAR files of loads; objects: file for
+    the objects; warm: whether loads share a cache."""
 
     page: str
     url: str
@@ -70,7 +70,7 @@ class WebLoad(BrowserLoad):
         return bool(self._spare) and self._warmed
 
     def open(self, context: str | None = None) -> Flow:
-        """Open a page for the next load. context: with the cache and the connections of earlier ones."""
+        """Open a page for the next load. context: with the cache and connections of earlier loads."""
         self._opening += 1
         page = yield from open_page(("Page", "Network", "Performance"), context)
         self._opening -= 1
@@ -95,7 +95,7 @@ class WebLoad(BrowserLoad):
             self._replenish()
 
     def _replenish(self) -> None:
-        """Open a page if loads wait for one and there may be more, or if there is none at all."""
+        """Open a page if loads wait and the maximum is not reached, or if there is no page."""
         under_way = len(self._loads) + self._opening + len(self._spare)
         if (self._queue or not under_way) and self._opening <= len(self._queue) and under_way < MOST_OPEN:
             context = next((each.context for each in self._loads.values()), None) if self._settings.warm else None
@@ -162,13 +162,13 @@ class WebLoad(BrowserLoad):
         self._end(made, None, found)
 
     def _end(self, made: Loading, trouble: str | None, found: dict[str, Any] | None = None) -> None:
-        """A load is over. trouble: why it failed; found: as of :meth:`Loading.measure`."""
+        """End a load. trouble: why it failed; found: as in :meth:`Loading.measure`."""
         request, reply_ns = made.request, made.request.reply_ns
         del self._loads[made.session]
         made.measure(found)
         self._note(made)
         if trouble is None and reply_ns is not None:
-            # The next load of a closed loop follows when its page is there.
+            # The next load of a closed loop begins when its page is open.
             self._answered[request.request] = made
         else:
             self.ledger.lose(request.request, trouble or "no load event")
@@ -192,14 +192,14 @@ class WebLoad(BrowserLoad):
         self._answer(made.request.request)
 
     def _answer(self, number: int) -> None:
-        """A load with a load event is over."""
+        """Finish a load that has a load event."""
         if (made := self._answered.pop(number, None)) is not None:
             reply_ns, broken = made.request.reply_ns, made.entries[0].problem
             assert reply_ns is not None
             self.ledger.reply(number, reply_ns, error=broken, start=0, end=0, payload=made.request.bytes_down)
 
     def _note(self, made: Loading) -> None:
-        """Record a load that is over, and the objects of the ones before, whose bytes are in the log by now."""
+        """Record a finished load, and the objects of earlier loads, whose bytes are now in the log."""
         if made.request.request < 0:
             return
         Path(f"{self._settings.har}{made.request.request:04}.har").write_text(made.har(), encoding="utf-8")
@@ -234,7 +234,7 @@ class WebLoad(BrowserLoad):
             self.ledger.lose(request.request, _WAITED)
         for number in list(self._answered):
             self._answer(number)
-        # The end of the browser may take longer than a program has.
+        # Closing the browser may take longer than the time limit of a program.
         self.ledger.close(machine.now_ns())
         super().close()
         self._record_objects()

@@ -1,4 +1,4 @@
-"""One load of a page: what the browser reports of it, and what is recorded. Pure.
+"""One load of a page: the browser's events, and the record. Pure.
 
 Times of the DevTools protocol are seconds of CLOCK_MONOTONIC, or milliseconds since such a time.
 """
@@ -15,10 +15,10 @@ from cellbed_node.ledger import Request
 
 @dataclass(slots=True)
 class PageLoad(Request):
-    """A load of a page. started_ns: its navigation began; reply_ns: its load event was over. first_byte_ns: the first
-    byte of the document had come; first_paint_ns, largest_paint_ns: of first and largest contentful paint. objects:
-    requested, cached: of these, served from the cache; broken: of these, without a good reply; connections: that it
-    used; bytes_down: of all replies with their headers. step: name of the page."""
+    """A load of a page. started_ns: when its navigation began; reply_ns: when its load event was over. first_byte_ns:
+    arrival of the document's first byte; first_paint_ns, largest_paint_ns: first and largest contentful paint. objects:
+    number requested; cached: served from the cache; broken: without a good reply; connections: number used; bytes_down:
+    of all replies with their headers. step: name of the page."""
 
     first_byte_ns: int | None = None
     first_paint_ns: int | None = None
@@ -32,8 +32,7 @@ class PageLoad(Request):
 
 @dataclass(slots=True)
 class PageObject(Object):
-    """An object of a page. load: number of the page load; initiator: of the object that named it, where it is
-    known."""
+    """An object of a page. load: number of the page load; initiator: number of the object that named it, if known."""
 
     load: int | None = None
     initiator: int | None = None
@@ -41,8 +40,8 @@ class PageObject(Object):
 
 @dataclass(slots=True, kw_only=True)
 class Loading(Entries):
-    """A load under way, or over. request: its record; session, target, context: of its page in the browser. loaded:
-    whether its load event has come."""
+    """A load in progress or finished. request: its record; session, target, context: of its page in the browser.
+    loaded: whether its load event has come."""
 
     request: PageLoad
     session: str
@@ -53,14 +52,14 @@ class Loading(Entries):
 
     @property
     def unfinished(self) -> str:
-        """Return why a load that did not end has no result."""
+        """Return why an unfinished load has no result."""
         missing = [each.request["request"]["url"] for each in self.pending.values()]
         first = f", {missing[0]:.200} first" if missing else ""
         return f"the page did not finish loading: {len(missing)} of {len(self.entries)} objects are missing{first}"
 
     def measure(self, found: dict[str, Any] | None) -> None:
-        """Fill in the record of the load. found: of the script of :data:`MEASURING` and `navigation_s`, the time of its
-        navigation; ``None`` where the page has none."""
+        """Complete the record of the load. found: result of the script :data:`MEASURING`, and `navigation_s`, the time
+        of the navigation; ``None`` if the page has none."""
         request = self.request
         network = [each for each in self.entries if not each.cached]
         request.objects, request.cached = len(self.entries) + self.left_out, len(self.entries) - len(network)
@@ -77,7 +76,7 @@ class Loading(Entries):
             request.first_paint_ns, request.largest_paint_ns = at("first_paint"), at("largest_paint")
 
     def objects(self) -> Iterator[PageObject]:
-        """Return the records of its objects from the network; connections are still missing."""
+        """Yield the records of objects from the network, still without connections."""
         numbers = {each.url: each.number for each in reversed(self.entries)}
         for each in self.entries:
             if not each.cached:
@@ -87,7 +86,7 @@ class Loading(Entries):
                 yield made
 
     def elsewhere(self) -> Iterator[str]:
-        """Return the hosts of requests that the browser could not find."""
+        """Yield the hosts of requests that the browser could not resolve."""
         for each in self.entries:
             if each.error == "net::ERR_NAME_NOT_RESOLVED":
                 yield urlsplit(each.request["request"]["url"]).netloc[:253]
@@ -123,11 +122,11 @@ MEASURING = """new Promise(done => requestAnimationFrame(() => requestAnimationF
           largest_paint: largest})
   }, 20)
 })))"""
-"""A script for a loaded page; its result has times in ms since the navigation."""
+"""Script for a loaded page; its result has times in ms since the navigation."""
 
 
 def _initiator(request: dict[str, Any]) -> str | None:
-    """Return the URL of the object that named another."""
+    """Return the URL of the object that caused a request."""
     its = request.get("initiator") or {}
     if its.get("url"):
         return str(its["url"])

@@ -1,7 +1,7 @@
-"""The program behind the servers of a recorded site: it finds the reply of each request.
+"""The program behind the servers of a recorded site, which finds the reply to each request.
 
-Run as ``python -m cellbed_node.web.matcher --config FILE.json``: `site`, a WARC file, and `socket`, the path of a
-Unix socket. A request has its origin in the header :data:`ORIGIN`; a connection has one request.
+Run as ``python -m cellbed_node.web.matcher --config FILE.json``: `site`, a WARC file, and `socket`, the path of a Unix
+socket. The header :data:`ORIGIN` has the origin of a request; a connection has one request.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ _READ = 1 << 18
 _MOST_HEADER = 1 << 20
 _SHOWN = 5
 _LEFT_OUT = ("alt-svc", "date")
-"""Headers of a recorded server that the one in front of us states itself: its protocols, and the time."""
+"""Headers of a recorded server that the front server writes itself: its protocols, and the time."""
 
 
 class Matcher:
-    """Answers requests with recorded replies, and counts those without one by their URL. Pure."""
+    """Answers requests with recorded replies, and counts requests without a reply by URL. Pure."""
 
     def __init__(self, replies: Replies) -> None:
         self._replies = replies
         self.unmatched: Counter[str] = Counter()
 
     def answer(self, request: h11.Request) -> tuple[h11.Response, bytes]:
-        """Return the reply of a request, with its body."""
+        """Return the reply to a request, with its body."""
         fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method, target = request.method.decode("latin-1"), request.target.decode("latin-1")
         origin = fields.get(ORIGIN.lower(), "")
         with contextlib.suppress(ValueError):
-            origin = str(split(origin)[0])  # without the scheme's own port
+            origin = str(split(origin)[0])  # without the scheme's default port
         found = self._replies.find(method, origin, target, fields.get("user-agent"))
         if found is None:
             self.unmatched[f"{method} {origin}{target}"] += 1
@@ -51,7 +51,7 @@ class Matcher:
 
     @property
     def note(self) -> str | None:
-        """A sentence on requests without a reply, if there were any."""
+        """Return a sentence on requests without a reply, ``None`` if there were none."""
         if not self.unmatched:
             return None
         shown = [f"{url[:200]} ({count}×)" for url, count in self.unmatched.most_common(_SHOWN)]
@@ -93,7 +93,7 @@ async def _serve(matcher: Matcher, path: str) -> None:
 
 
 def main(config: dict[str, Any]) -> None:
-    """Serve until standard input ends, then report the requests that had no reply."""
+    """Serve until standard input ends, then report the requests without a reply."""
     try:
         matcher = Matcher(Replies(warc.read(Path(config["site"])).exchanges))
         asyncio.run(_serve(matcher, config["socket"]))

@@ -1,4 +1,4 @@
-"""Recorded sites: exchanges of a request and its reply, their origins, and the reply that a request gets. Pure."""
+"""Recorded sites: exchanges of requests and replies, their origins, and the selection of a request's reply. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from cellbed_node.errors import CellbedError, LeftOut
 
 Headers = tuple[tuple[str, str], ...]
-"""Names and values in Latin-1, in their order."""
+"""Names and values in Latin-1, in order."""
 UNKNOWN = "1970-01-01T00:00:00Z"
-"""Date of an exchange without one."""
+"""Date of an exchange whose date is unknown."""
 MOST_ORIGINS = 500
-"""Of a site that is replayed in a scenario: each has a port."""
+"""Maximum origins of a site that a scenario replays: each has a port."""
 PORTS = {"http": 80, "https": 443}
 _NO_URL = "not a URL of HTTP with a host name"
 _HOST = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,252}")
@@ -29,7 +29,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class SiteError(CellbedError):
-    """A recorded site that cannot be read or replayed. The text has the file, the place in it and the remedy."""
+    """A recorded site that cannot be read or replayed. The text names the file, the place in it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Origin:
 
     @property
     def netloc(self) -> str:
-        """Host and port, the latter where it is not the scheme's own."""
+        """Host and port; a scheme's default port is omitted."""
         return self.host if PORTS[self.scheme] == self.port else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Origin:
 
 
 def split(url: str) -> tuple[Origin, str]:
-    """Return the origin of a URL, and its path with the query. Errors: ``ValueError`` for any but of HTTP."""
+    """Return the origin of a URL, and its path with the query. Errors: ``ValueError`` for a URL that is not HTTP."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
@@ -59,7 +59,7 @@ def split(url: str) -> tuple[Origin, str]:
     if parts.scheme not in PORTS or not _HOST.fullmatch(host):
         raise ValueError(_NO_URL)
     target = (parts.path or "/") + (f"?{parts.query}" if "?" in url.partition("#")[0] else "")
-    # A line of HTTP has no spaces and no characters beyond ASCII.
+    # A request line of HTTP has no further spaces and only ASCII characters.
     target = re.sub(r"[^!-~]", lambda it: "".join(f"%{byte:02X}" for byte in it[0].encode()), target)
     return Origin(parts.scheme, host, port or PORTS[parts.scheme]), target
 
@@ -67,8 +67,8 @@ def split(url: str) -> tuple[Origin, str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """A request and its reply. target: path with the query; body: of the reply, encoded as `reply` states; address: of
-    the server, where it is known; date: of the request, in ISO 8601. Headers are without those that frame a message on
-    its connection (RFC 9112, §6), and without pseudo-headers of HTTP/2."""
+    the server, if known; date: of the request, in ISO 8601. Headers exclude those that frame a message on its
+    connection (RFC 9112, §6), and pseudo-headers of HTTP/2."""
 
     method: str
     origin: Origin
@@ -93,13 +93,12 @@ class Exchange:
 
 
 def header(headers: Headers, name: str) -> str | None:
-    """Return the first value of a header, by its name in lower case."""
+    """Return the first value of the header `name`, which is in lower case."""
     return next((value for each, value in headers if each.lower() == name), None)
 
 
 def clean(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers as in an :class:`Exchange`; a value with line feeds, as browsers export cookies, becomes
-    several."""
+    """Return headers as in an :class:`Exchange`. Values with line feeds, as browsers export cookies, become several."""
     return tuple(
         (name, re.sub(r"[\x00-\x08\x0b-\x1f\x7f]|[^\x00-\xff]", "", line).strip(" \t"))
         for name, value in headers
@@ -139,7 +138,7 @@ def exchange(url: str, request: Message, reply: Message, server: str | None, dat
 
 
 def moment(date: object) -> str:
-    """Return a date in ISO 8601, from such a text or from seconds since 1970; `UNKNOWN` for another value."""
+    """Return a date in ISO 8601, from this format or seconds since 1970; `UNKNOWN` for other values."""
     try:
         it = datetime.fromisoformat(date) if isinstance(date, str) else datetime.fromtimestamp(float(str(date)), UTC)
         return f"{it.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -148,7 +147,7 @@ def moment(date: object) -> str:
 
 
 def address(text: str | None) -> str | None:
-    """Return an address of IP, ``None`` for another text, such as one that hides it."""
+    """Return an IP address; ``None`` for another text, such as a placeholder for a hidden address."""
     try:
         return str(ip_address((text or "").strip("[]")))
     except ValueError:
@@ -157,7 +156,7 @@ def address(text: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Site:
-    """A recorded site. source: for messages; start: URL of its page, if the recording states it.
+    """A recorded site. source: name in messages; start: URL of its page, if the recording states it.
 
     left_out: entries of the recording that are not among the exchanges; remarks: differences from the recorded site.
     """
@@ -170,14 +169,14 @@ class Site:
 
     @cached_property
     def origins(self) -> dict[Origin, list[Exchange]]:
-        """The exchanges of each origin; origins in the order of first use."""
+        """The exchanges by origin, in the order of first use."""
         found: dict[Origin, list[Exchange]] = {}
         for each in self.exchanges:
             found.setdefault(each.origin, []).append(each)
         return found
 
     def versions(self, version: str) -> str:
-        """Return the versions of HTTP that browsers use for it; `version` needs TLS."""
+        """Return the versions of HTTP that browsers use for the site; `version` needs TLS."""
         schemes = {origin.scheme for origin in self.origins}
         if schemes == {"http"}:
             return "1.1"
@@ -185,7 +184,7 @@ class Site:
 
     @cached_property
     def page(self) -> str:
-        """The URL of its first page. Errors: :class:`SiteError` where it has none."""
+        """The URL of the site's first page. Errors: :class:`SiteError` if there is none."""
         for each in self.exchanges:
             if self.start in (None, each.url) and each.method == "GET" and begins_page(each.status, each.kind):
                 return each.url
@@ -196,16 +195,16 @@ class Site:
 
 
 def begins_page(status: int, kind: str) -> bool:
-    """Return whether a page can begin with a reply of this status and media type."""
+    """Return whether a reply of this status and media type can begin a page."""
     return status in _REDIRECTS or (status == 200 and kind == "text/html")
 
 
 class Replies:
-    """The replies of a site, found as Mahimahi's replay server finds them (Netravali et al., ATC 2015, §2.2).
+    """The replies of a site, selected as in Mahimahi's replay server (Netravali et al., ATC 2015, §2.2).
 
-    Method, origin and path must be equal. Of several requests, the one whose query has the longest common prefix is
-    taken. Mahimahi requires an equal User-Agent, too; here those with an equal one go first, since exports of another
-    browser have its own.
+    Method, origin and path must be equal. Among several requests, the query with the longest common prefix is selected.
+    Mahimahi also requires an equal User-Agent. Here an equal User-Agent only takes precedence, since exports of another
+    browser have a different one.
     """
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
@@ -217,7 +216,7 @@ class Replies:
         """Return the exchange whose reply a request gets, the first of equally good ones."""
 
         def score(each: Exchange) -> tuple[bool, int]:
-            # A space ends the target in a line of HTTP, so that an equal one is better than a longer one.
+            # A space ends the target in a line of HTTP: with it, an equal target beats a longer one.
             pairs = enumerate(zip(f"{each.target} ", f"{target} ", strict=False))
             shorter = min(len(each.target), len(target)) + 1
             return header(each.request, "user-agent") == agent, next((at for at, (a, b) in pairs if a != b), shorter)
@@ -231,7 +230,8 @@ def _key(method: str, origin: str, target: str) -> tuple[str, str, str, bool]:
 
 
 def join_chunks(body: bytes) -> bytes:
-    """Return a body without its chunked framing (RFC 9112, §7.1); one without, as some recorders keep it, as it is.
+    """Return a body without its chunked framing (RFC 9112, §7.1). Bodies stored without framing, as by some recorders,
+    are returned unchanged.
 
     Raises ValueError for a body that ends within a chunk.
     """

@@ -1,6 +1,6 @@
-"""Recorded sites as WARC files (ISO 28500, version 1.1), the format of web archives: other tools use them, too.
+"""Recorded sites as WARC files (ISO 28500, version 1.1), the format of web archives and their tools.
 
-An exchange is a record of the request and one of the response, which have the messages as HTTP/1.1 frames them.
+Each exchange has a record of the request and one of the response, with the messages in HTTP/1.1 framing.
 """
 
 import functools
@@ -19,7 +19,7 @@ from cellbed_node.web.site import UNKNOWN, Exchange, Headers, Message, Site, Sit
 _NAMESPACE = uuid.UUID("8f4bd1a0-39e6-4b0f-a0c4-61a1b35d4d0a")
 _ABOUT = "software: cellbed\r\nformat: WARC File Format 1.1\r\n"
 _PAGE = "cellbed-page"
-"""Field of a site's first record: the URL of its page."""
+"""Field in a site's first record: the URL of its page."""
 _AGAIN = "record it again, or fetch the file again"
 _HEAD_ENDS = re.compile(rb"\r?\n\r?\n")
 _INTERIM = re.compile(rb"HTTP/[0-9.]+ +1[0-9]{2}\b")
@@ -29,7 +29,7 @@ _BLANKS = " \t\r"
 
 
 def encode(site: Site, *, compressed: bool) -> bytes:
-    """Return the content of a file with a site. compressed: each record is."""
+    """Return a site as a file's content. compressed: compress each record."""
     date = min((each.date for each in site.exchanges), default=UNKNOWN)
     about = [("WARC-Record-ID", _identifier("about")), ("WARC-Date", date)]
     page = f"{_PAGE}: {site.start}\r\n" if site.start is not None else ""
@@ -69,7 +69,7 @@ def _record(kind: str, media: str, fields: list[tuple[str, str]], block: bytes) 
 
 @dataclass(slots=True)
 class _Record:
-    """A record. at: its first byte in the file."""
+    """A record. at: offset of its first byte in the file."""
 
     at: int
     fields: dict[str, str]
@@ -85,19 +85,19 @@ class _Record:
 
     @property
     def name(self) -> str:
-        """Its URL, else its place."""
+        """URL of the record, or its place in the file."""
         return self.url or f"record at byte {self.at}"
 
     @property
     def names(self) -> set[str]:
-        """Identifiers of it and of records of the same exchange."""
+        """Identifiers of the record and of other records of the same exchange."""
         return {value for name in ("warc-record-id", "warc-concurrent-to") if (value := self.fields.get(name))}
 
 
 def read(path: Path, *, partly: bool = False) -> Site:
-    """Read a site, once as long as its file does not change. partly: odd records are left out.
+    """Read a site; an unchanged file is read only once. partly: omit damaged records.
 
-    Errors: :class:`SiteError`, without `partly` also for odd records.
+    Errors: :class:`SiteError`, without `partly` also for damaged records.
     """
     try:
         status = path.stat()
@@ -174,7 +174,7 @@ def _decompress(path: Path, content: bytes, most: int, left_out: LeftOut) -> byt
 
 
 def _records(content: bytes, left_out: LeftOut) -> Iterator[_Record]:
-    """Yield the records. Behind a malformed one the next line that begins a record is looked for."""
+    """Yield the records. After a malformed record, continue at the next line that begins a record."""
     at = 0
     while at < len(content):
         head = _HEAD_ENDS.search(content, at)
@@ -196,7 +196,7 @@ def _records(content: bytes, left_out: LeftOut) -> Iterator[_Record]:
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    """Return the fields below the first line, by names in lower case."""
+    """Return the fields after the first line, by names in lower case."""
     return {name.lower(): value for name, value in _lines(head.decode("utf-8", "replace"))}
 
 
@@ -206,14 +206,14 @@ def _lines(head: str) -> list[tuple[str, str]]:
 
 
 def _exchange(request: _Record | None, reply: _Record) -> Exchange:
-    """Return the exchange of two records. Raises ValueError for one that is not of HTTP."""
+    """Return the exchange of two records. Raises ValueError if a record is not HTTP."""
     asked, answered = (_message_of(each.block) if each else ("GET", [], b"") for each in (request, reply))
     fields = reply.fields
     return exchange(reply.url, asked, answered, fields.get("warc-ip-address"), fields.get("warc-date", UNKNOWN))
 
 
 def _message_of(block: bytes) -> Message:
-    """Return the message in a block, the last one behind interim replies (1xx)."""
+    """Return the message in a block; interim replies (1xx) are skipped."""
     while _INTERIM.match(block) and (following := _HEAD_ENDS.search(block)) and following.end() < len(block):
         block = block[following.end() :]
     ends = _HEAD_ENDS.search(block)

@@ -22,17 +22,17 @@ from cellbed_node.templates import fill
 from cellbed_node.tls import Clear
 
 _MOST_OPEN = 10_000
-"""Messages without a reply that a connection may have."""
+"""Maximum messages without a reply on a connection."""
 _LARGEST = 64 << 20
-"""Bytes of a message."""
+"""Maximum bytes of a message."""
 _FRAME_HEADER = 2
 _LENGTHS = {126: 2, 127: 8}
-"""Bytes of a longer length, by the length that announces it (RFC 6455, §5.2)."""
+"""Bytes of an extended length, by the value that announces it (RFC 6455, §5.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(http.Settings):
-    """The configuration of a WebSocket load. content: text of a message; size: its least length; reply: ``echo`` or
+    """The configuration of a WebSocket load. content: text of a message; size: minimum length; reply: ``echo`` or
     ``next``."""
 
     version: str = "1.1"
@@ -43,7 +43,7 @@ class Settings(http.Settings):
 
 
 class WebSocket(Connection):
-    """A WebSocket (RFC 6455). A message is the bytes from its first frame to the end of its last one."""
+    """A WebSocket (RFC 6455). A message ranges from its first frame to the end of its last frame."""
 
     protocol = "http/1.1"
 
@@ -56,8 +56,8 @@ class WebSocket(Connection):
         handshake: Handshake,
         echo: re.Pattern[str] | None,
     ) -> None:
-        """As of :class:`Connection`. echo: finds the number of the request in its reply; ``None`` where the next
-        message is the reply."""
+        """Begin to open the WebSocket. echo: finds the request's number in a reply; ``None`` if the next message is the
+        reply."""
         super().__init__(address, layer, ledger, streams)
         self._protocol = WSConnection(ConnectionType.CLIENT)
         self._handshake, self._echo = handshake, echo
@@ -108,7 +108,7 @@ class WebSocket(Connection):
             position += size
 
     def _unit(self) -> int | None:
-        """Return the length of the reply to the handshake, or of the next frame, if all of it has come."""
+        """Return the length of the next unit, the handshake's reply or a frame, once it is complete."""
         found = self._in
         if not self._accepted:
             size = found.find(b"\r\n\r\n") + 4 if b"\r\n\r\n" in found else len(found) + 1
@@ -150,8 +150,8 @@ class WebSocket(Connection):
                         self._message(content, self.layer.start(self._begin), self.layer.end(end))
 
     def _message(self, content: bytes, start: int, end: int) -> None:
-        """Process a message with its bytes of the downlink's stream: a reply, or one that the server sends on its
-        own."""
+        """Process a message with its range in the downlink's stream: a reply, or an unsolicited message of the
+        server."""
         now, number = machine.now_ns(), next(iter(self._unanswered), None)
         if self._echo is not None:
             found = self._echo.search(content.decode(errors="replace"))

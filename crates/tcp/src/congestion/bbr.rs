@@ -1,41 +1,42 @@
 //! BBR version 1 (Cardwell et al., ACM Queue 14(5), 2016; sections of draft-cardwell-iccrg-bbr-congestion-control-00),
-//! with the constants and the details of Linux, but for two of a policer's rate: a difference of 4 kbit/s does not make
-//! intervals alike, and a timeout is no round while the rate is used.
+//! with the constants and the details of Linux. Two details of a policer's rate differ: a difference of 4 kbit/s does
+//! not make intervals equal, and a timeout is no round while the rate is used.
 //!
-//! The sender models its path as a bandwidth, the largest rate of delivery in about ten round trips, and a delay, the
-//! shortest round trip in ten seconds. It paces at the bandwidth and bounds what is in flight by twice their product.
+//! The sender models its path as a bandwidth, the maximum delivery rate in about ten round trips, and a delay, the
+//! minimum round trip in ten seconds. The sender paces at the bandwidth and limits the data in flight to twice their
+//! product.
 
 use cellbed_link::{Duration, Time};
 
 use super::super::{Tcp, pacing};
 use super::{AckSample, Controller, Pacing, Repair, Window};
 
-/// Doubles the rate of delivery in each round trip: 2/ln 2 (§4.3.2.1), in 256ths as in Linux; and its reciprocal.
+/// Gain that doubles the delivery rate in each round trip: 2/ln 2 (§4.3.2.1), in 256ths as in Linux; and its inverse.
 const HIGH: f64 = 739.0 / 256.0;
 const DRAIN: f64 = 88.0 / 256.0;
 /// Gains of the phases of a cycle (§4.3.4.1).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Bandwidths in flight while it probes for bandwidth (§4.2.3.2).
+/// Window in bandwidth-delay products while probing for bandwidth (§4.2.3.2).
 const WINDOW_GAIN: f64 = 2.0;
-/// Rounds of the window of the largest rate (§4.1.1.3).
+/// Length of the window of the maximum rate, rounds (§4.1.1.3).
 const ROUNDS: u64 = 10;
-/// The pipe is full after three rounds with a growth of the bandwidth by less than a quarter (§4.3.2.2).
+/// Minimum growth of the bandwidth, without which the pipe is full after three rounds (§4.3.2.2).
 const GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
-/// For how long the shortest round trip is believed, and how long the queue stays drained to measure it (§4.3.5).
+/// Time for which the minimum round trip is valid, and time for which the queue stays drained to measure it (§4.3.5).
 const BELIEVED: Duration = Duration::from_secs(10);
 const PROBE: Duration = Duration::from_millis(200);
-/// The smallest window, segments (§4.2.3.3).
+/// Minimum window, segments (§4.2.3.3).
 const LEAST: u64 = 4;
-/// Segments before there is a measurement (§4.2.3.1).
+/// Window before the first measurement, segments (§4.2.3.1).
 const INITIAL: u64 = 10;
-/// The round trip assumed before there is one (§4.2.1).
+/// Round trip assumed before the first measurement (§4.2.1).
 const ASSUMED: Duration = Duration::from_millis(1);
-/// Linux paces one per cent below the bandwidth, both in bytes of data.
+/// Share of the bandwidth at which Linux paces; both count bytes of data.
 const MARGIN: f64 = 0.99;
-/// Below this rate a burst is one segment, else two at least (§4.2.2), bytes per second.
+/// Rate below which a burst has one segment, else at least two, bytes per second (§4.2.2).
 const SINGLE: f64 = 150_000.0;
-/// Linux adds what came at once beyond the bandwidth, of the last five to ten rounds, at most for 100 ms.
+/// Linux adds the data acknowledged at once beyond the bandwidth, in the last five to ten rounds, up to 100 ms of it.
 const AGGREGATION_ROUNDS: u32 = 5;
 const AGGREGATION: f64 = 0.1;
 const AGGREGATION_RESET: u64 = 1 << 20;
@@ -54,18 +55,18 @@ pub(crate) struct Bbr {
     /// Bytes of data in a full segment.
     segment: u64,
     mode: Mode,
-    /// The largest rate of delivery in the last rounds, segments per second.
+    /// Maximum delivery rate in the last rounds, segments per second.
     largest: Maximum,
     round: u64,
-    /// A round ends when this number is delivered.
+    /// Number of deliveries at which the round ends.
     round_end: u64,
     is_round_start: bool,
-    /// The shortest round trip, and when it was measured.
+    /// Minimum round trip, and the time of its measurement.
     least: Option<Duration>,
     least_at: Time,
     pacing_gain: f64,
     window_gain: f64,
-    /// Bytes per second.
+    /// Rate in bytes per second.
     pacing_rate: f64,
     has_round_trip: bool,
     full_rate: f64,
@@ -73,7 +74,7 @@ pub(crate) struct Bbr {
     is_full: bool,
     phase: usize,
     phase_began: Time,
-    /// When the probe for the round trip may end, and whether a round has ended in it.
+    /// When the probe for the round trip may end, and whether a round has ended during the probe.
     probe_ends: Option<Time>,
     probed_round: bool,
     /// The window before losses or a probe.
@@ -126,7 +127,7 @@ impl Bbr {
         self.resize(window, news)
     }
 
-    /// Remembers the window before losses or a probe (§4.2.3.4).
+    /// Saves the window before losses or a probe (§4.2.3.4).
     fn save(&mut self, window: u64) {
         let untouched = self.repair == Repair::None && self.mode != Mode::ProbeRoundTrip;
         self.saved = if untouched {
@@ -136,7 +137,7 @@ impl Bbr {
         };
     }
 
-    /// §4.1.1: the largest rate of the last rounds.
+    /// Updates the maximum rate of the last rounds (§4.1.1).
     fn measure_bandwidth(&mut self, news: &AckSample) {
         self.is_round_start = false;
         let Some(sample) = news.sample else {
@@ -160,8 +161,7 @@ impl Bbr {
         } else {
             self.policer.note(news.lost > 0, self.is_round_start, news);
         }
-        // A sample that the application limits counts only if it is larger (§4.1.1.4): the estimate does not expire
-        // meanwhile.
+        // An application-limited sample counts only if it is larger (§4.1.1.4): the estimate does not expire meanwhile.
         if !sample.idle || sample.rate >= self.largest.value() {
             self.largest.note(ROUNDS, self.round, sample.rate);
         }
@@ -179,7 +179,7 @@ impl Bbr {
         }
     }
 
-    /// §4.3.4.3.
+    /// Returns whether the phase of the cycle is over (§4.3.4.3).
     fn phase_is_over(&self, news: &AckSample) -> bool {
         let least = self.least.unwrap_or(Duration::MAX);
         let is_long = news.delivered_at - self.phase_began > least;
@@ -198,7 +198,7 @@ impl Bbr {
         self.phase_began = at;
     }
 
-    /// Begins at a random phase, but not at the lower gain (§4.3.4.2). Linux draws it; here it follows from the time.
+    /// Begins at a random phase except the lower gain (§4.3.4.2). Linux draws the phase; here it follows from the time.
     fn probe_bandwidth(&mut self, now: Time, at: Time) {
         self.mode = Mode::ProbeBandwidth;
         let drawn = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -206,7 +206,7 @@ impl Bbr {
         self.next_phase(at);
     }
 
-    /// §4.3.2.2.
+    /// Detects a full pipe (§4.3.2.2).
     fn note_full_pipe(&mut self, news: &AckSample) {
         let idle = news.sample.is_some_and(|sample| sample.idle);
         if self.is_full || !self.is_round_start || idle {
@@ -221,7 +221,7 @@ impl Bbr {
         }
     }
 
-    /// §4.1.2 and §4.3.5.
+    /// Measures and probes the minimum round trip (§4.1.2 and §4.3.5).
     fn measure_round_trip(&mut self, window: &mut u64, news: &AckSample) {
         let is_old = news.now - self.least_at > BELIEVED;
         if let Some(span) = news.round_trip
@@ -265,14 +265,14 @@ impl Bbr {
         }
     }
 
-    /// Bytes per second at which so many segments per second are paced.
+    /// Returns the pacing rate in bytes per second for `rate` segments per second.
     fn rate_of(&self, rate: f64, gain: f64) -> f64 {
         rate * self.segment as f64 * gain * MARGIN
     }
 
     fn set_pacing_rate(&mut self, gain: f64) {
         let rate = self.rate_of(self.bandwidth(), gain);
-        // Before the pipe is full, a rate that was too low would keep it from becoming so (§4.2.1).
+        // Before the pipe is full, too low a rate would prevent it from filling (§4.2.1).
         if rate > self.pacing_rate || (self.is_full && rate > 0.0) {
             self.pacing_rate = rate;
         }
@@ -286,13 +286,13 @@ impl Bbr {
         self.set_pacing_rate(self.pacing_gain);
     }
 
-    /// Bytes that leave at once over a path with a shortest round trip.
+    /// Returns the bytes that leave at once over a path whose minimum round trip is `least`.
     fn burst(&self, least: Duration) -> u64 {
         let at_least = if self.pacing_rate < SINGLE { 1 } else { 2 };
         pacing::quantum(self.pacing_rate, self.segment, at_least, least)
     }
 
-    /// The segments that a bandwidth and a round trip hold, with room for bursts (§4.2.3.2).
+    /// Returns the window for `segments` of bandwidth-delay product, with room for bursts (§4.2.3.2).
     fn with_bursts(&self, segments: f64) -> u64 {
         let held = segments as u64 + 3 * self.burst(Duration::MAX) / self.segment;
         let even = held + held % 2;
@@ -309,7 +309,7 @@ impl Bbr {
         self.with_bursts(self.product(self.largest.value(), gain))
     }
 
-    /// Of so many segments, those that are in flight when pacing allows the next one.
+    /// Returns how many of `segments` are still in flight when pacing allows the next segment.
     fn in_flight_at_departure(&self, segments: u64, news: &AckSample) -> u64 {
         let probes = self.pacing_gain > 1.0;
         let more = u64::from(probes) * (self.burst(Duration::MAX) / self.segment);
@@ -317,7 +317,7 @@ impl Bbr {
         (segments + more).saturating_sub(delivered as u64)
     }
 
-    /// §4.2.3.
+    /// Returns the window after an acknowledgement (§4.2.3).
     fn resize(&mut self, window: u64, news: &AckSample) -> u64 {
         let mut size = window;
         if news.segments > 0 {
@@ -361,7 +361,7 @@ impl Bbr {
 
 /// BBR alone decides on its window, also while losses are repaired.
 impl Controller for Bbr {
-    /// §4.2.1.
+    /// Initialises the pacing rate (§4.2.1).
     fn on_established(&mut self, window: &Window, now: Time, round_trip: Duration) {
         self.least = Some(round_trip);
         self.least_at = now;
@@ -380,7 +380,7 @@ impl Controller for Bbr {
         self.save(window.size as u64);
     }
 
-    /// Reset the estimate of a full pipe, whose state is unknown after a timeout.
+    /// Resets the estimate of a full pipe, whose state is unknown after a timeout.
     fn on_timeout(&mut self, window: &mut Window, timeout: &AckSample) {
         self.repair = Repair::Timeout;
         self.full_rate = 0.0;
@@ -389,7 +389,7 @@ impl Controller for Bbr {
         window.size = (timeout.in_flight + 1) as f64;
     }
 
-    /// A pipe that was full stays so.
+    /// A full pipe stays full.
     fn undo(&mut self, _window: &mut Window, _size: f64, _threshold: f64) {
         (self.full_rate, self.full_rounds) = (0.0, 0);
         self.policer = Policer::default();
@@ -399,7 +399,7 @@ impl Controller for Bbr {
 
     fn on_idle(&mut self, _window: &mut Window, _idle: Duration, _timeout: Duration) {}
 
-    /// §4.3.4.4.
+    /// Restarts from idle (§4.3.4.4).
     fn on_restart(&mut self, window: &mut Window, now: Time) {
         self.restarted = true;
         self.aggregation.begin(now);
@@ -414,7 +414,7 @@ impl Controller for Bbr {
         }
     }
 
-    /// §4.2.2.
+    /// Returns the pacing rate and the burst (§4.2.2).
     fn pacing(&self) -> Option<Pacing> {
         Some(Pacing {
             rate: self.pacing_rate,
@@ -427,12 +427,12 @@ impl Controller for Bbr {
     }
 }
 
-/// Data acknowledged at once beyond the bandwidth, so that the window can allow for it (in Linux since 5.1).
+/// Data acknowledged at once beyond the bandwidth, for which the window makes room (in Linux since 5.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Aggregation {
     began: Time,
     acknowledged: u64,
-    /// The most in the current and in the previous window of rounds.
+    /// Maxima of the current and of the previous window of rounds.
     most: [u64; 2],
     rounds: u32,
 }
@@ -465,7 +465,7 @@ impl Aggregation {
     }
 }
 
-/// The rate of a token-bucket policer, which two intervals with much loss have shown to be the same (ACM Queue 2016,
+/// The rate of a token-bucket policer. Two intervals with many losses and equal rates have revealed it (ACM Queue 2016,
 /// "Token-Bucket Policers"; Linux's long-term bandwidth).
 #[derive(Clone, Copy, Debug, Default)]
 struct Policer {
@@ -475,19 +475,19 @@ struct Policer {
     delivered: u64,
     lost: u64,
     rounds: u32,
-    /// Of the last interval, segments per second.
+    /// Rate of the previous interval, segments per second.
     last: Option<f64>,
     is_used: bool,
 }
 
 impl Policer {
-    /// Rounds of an interval.
+    /// Minimum rounds of an interval.
     const SHORTEST: u32 = 4;
-    /// Rounds of an interval at most.
+    /// Maximum rounds of an interval.
     const LONGEST: u32 = 16;
-    /// Rounds for which the rate is used.
+    /// Number of rounds for which the rate is used.
     const USED: u32 = 48;
-    /// Losses per delivery that show a policer.
+    /// Losses per delivery that indicate a policer.
     const LOSS: f64 = 50.0 / 256.0;
     /// Maximum relative difference of two intervals.
     const ALIKE: f64 = 0.125;
@@ -496,7 +496,7 @@ impl Policer {
         self.last.filter(|_| self.is_used)
     }
 
-    /// Counts a round; true when the rate has been used for long enough.
+    /// Counts a round; returns whether the rate has been used long enough.
     fn is_old(&mut self) -> bool {
         self.rounds += 1;
         self.rounds >= Self::USED
@@ -507,7 +507,7 @@ impl Policer {
         (self.delivered, self.lost) = (news.delivered, news.all_lost);
     }
 
-    /// has_lost: this acknowledgement shows losses.
+    /// Processes an acknowledgement. has_lost: whether it reports losses.
     fn note(&mut self, has_lost: bool, is_round_start: bool, news: &AckSample) {
         if self.is_used {
             return;
@@ -547,10 +547,10 @@ impl Policer {
     }
 }
 
-/// The largest value of a sliding window, from three of its samples (Kathleen Nichols' algorithm, which Linux has): the
-/// best sample of the window, the best one since that, and the best one since the second, each with its time.
+/// The maximum of a sliding window, from three of its samples with their times (Kathleen Nichols' algorithm, as in
+/// Linux): the best sample of the window, the best one after it, and the best one after the second.
 ///
-/// Only a new sample moves the window: without one, the largest value stands however long ago it was taken.
+/// Only a new sample moves the window: without one, the maximum stays regardless of its age.
 #[derive(Clone, Copy, Debug, Default)]
 struct Maximum([(u64, f64); 3]);
 
@@ -559,7 +559,7 @@ impl Maximum {
         self.0[0].1
     }
 
-    /// Takes in a sample. A value is at most `window` older than the sample that is taken in.
+    /// Adds a sample. The kept samples are at most `window` older.
     fn note(&mut self, window: u64, at: u64, value: f64) {
         let Self(best) = self;
         let new = (at, value);
@@ -578,7 +578,7 @@ impl Maximum {
                 *best = [best[1], best[2], new];
             }
         } else if best[1].0 == best[0].0 && at - best[0].0 > window / 4 {
-            // Later choices come from later parts of the window, so that they outlive the first.
+            // Later choices are from later parts of the window: they outlive the first.
             (best[1], best[2]) = (new, new);
         } else if best[2].0 == best[1].0 && at - best[0].0 > window / 2 {
             best[2] = new;
@@ -614,7 +614,7 @@ mod tests {
             Self { bbr, window, news }
         }
 
-        /// A round trip later, all of a window is acknowledged at once.
+        /// Advances by a round trip, then acknowledges all of a window at once.
         fn round(&mut self, rate: f64, in_flight: u64) {
             let before = self.news.delivered;
             let news = &mut self.news;
@@ -629,7 +629,7 @@ mod tests {
             self.window = self.bbr.acknowledged(self.window, news);
         }
 
-        /// Brings it to where it probes for bandwidth.
+        /// Returns a pipe in the phase that probes for bandwidth.
         fn steady() -> Self {
             let mut pipe = Self::new();
             for _ in 0..5 {
@@ -662,7 +662,7 @@ mod tests {
         pipe.round(1000.0, 100);
         assert_eq!(pipe.bbr.mode, Mode::Drain);
         assert!((pipe.bbr.pacing_rate - 1000.0 * 1448.0 * DRAIN * 0.99).abs() < 1e-6);
-        // 40 segments and three bursts of two: what is in flight when the queue is empty.
+        // 40 segments and three bursts of two: in flight when the queue is empty.
         pipe.round(1000.0, 47);
         assert_eq!(pipe.bbr.mode, Mode::Drain);
         pipe.round(1000.0, 46);
@@ -676,8 +676,8 @@ mod tests {
             pipe.round(1000.0, 40);
         }
         let probes = if pipe.bbr.phase == 0 { 2 } else { 0 };
-        // What one acknowledgement brings at once, as all of them here, comes on top: a window less what the path
-        // delivers meanwhile, at most 100 ms of it.
+        // The window adds the data of one acknowledgement, here the whole window, less the delivery of the path
+        // meanwhile, at most 100 ms of it.
         let aggregated = pipe.bbr.aggregation.most().min(100.0) as u64;
         let even = (80 + aggregated + 6).next_multiple_of(2);
         assert_eq!(pipe.window, even + probes);
@@ -688,7 +688,7 @@ mod tests {
         let mut pipe = Pipe::steady();
         let mut gains = Vec::new();
         for _ in 0..40 {
-            // With a quarter more in flight the probe is over, then the queue must drain.
+            // With a quarter more in flight the probe ends, then the queue must drain.
             pipe.round(1000.0, 40);
             pipe.news.now += Duration::from_millis(1);
             gains.push(pipe.bbr.pacing_gain);
@@ -713,7 +713,7 @@ mod tests {
                 probed += longer;
                 pipe.news.in_flight = 4;
             }
-            // From now on the queue makes round trips longer.
+            // From here on the queue extends round trips.
             pipe.bbr.least = Some(SPAN.saturating_sub(Duration::from_millis(1)));
         }
         assert!(

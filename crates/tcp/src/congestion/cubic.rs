@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438) and the end of its slow start before a loss, HyStart (Ha & Rhee, Computer Networks 55, 2011, §4),
+//! CUBIC (RFC 9438), and HyStart, which ends its slow start before a loss (Ha & Rhee, Computer Networks 55, 2011, §4),
 //! with the constants and the details of Linux.
 
 use cellbed_link::{Duration, Time};
@@ -8,36 +8,36 @@ use super::{AckSample, Controller, Window};
 
 /// Segments per cubic second (RFC 9438 §5).
 const C: f64 = 0.4;
-/// RFC 9438 §4.6; Linux has it in 1024ths.
+/// Factor of a reduction (RFC 9438 §4.6); in Linux in 1024ths.
 const BETA: f64 = 717.0 / 1024.0;
-/// Growth of a flow that is as fast as Reno with this decrease (RFC 9438 §4.3).
+/// Growth of a flow as fast as Reno with this reduction (RFC 9438 §4.3).
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// No faster than half as much again in a round trip (RFC 9438 §4.2).
+/// Maximum growth in a round trip, relative to the window (RFC 9438 §4.2).
 const FASTEST: f64 = 0.5;
-/// Linux grows by a twentieth a round trip as long as it has seen no loss.
+/// Growth per round trip in Linux before the first loss, relative to the window.
 const BEFORE_LOSS: f64 = 0.05;
-/// Linux's growth where the cubic would have it shrink or stand.
+/// Growth in Linux where the cubic would shrink or stop.
 const SLOWEST: f64 = 0.01;
 const YOUNG: Duration = Duration::from_secs(1);
-/// Below this window HyStart never ends slow start.
+/// Window below which HyStart never ends slow start.
 const LEAST_WINDOW: f64 = 16.0;
-/// Acknowledgements that follow each other sooner are one train.
+/// Maximum gap between acknowledgements of one train.
 const TRAIN: Duration = Duration::from_millis(2);
-/// Linux's maximum allowance for aggregated acknowledgements (more below 2 Gbit/s).
+/// Maximum allowance of Linux for aggregated acknowledgements (more below 2 Gbit/s).
 const HELD_BACK: Duration = Duration::from_millis(1);
-/// Round trips of a round that are enough to judge it.
+/// Number of round-trip samples that suffice to judge a round.
 const SAMPLES: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     curve: Curve,
     start: Option<HyStart>,
-    /// The shortest round trip.
+    /// Minimum round trip.
     least: Option<Duration>,
 }
 
 impl Cubic {
-    /// Slow start may end before a loss where the settings allow it.
+    /// Returns a law whose slow start may end before a loss if the settings permit.
     pub fn new(tcp: &Tcp) -> Self {
         Self {
             curve: Curve::default(),
@@ -48,10 +48,10 @@ impl Cubic {
 }
 
 impl Controller for Cubic {
-    /// Ends slow start where round trips show a queue.
+    /// Ends slow start when round trips indicate a queue.
     fn on_round_trip(&mut self, window: &mut Window, ack: &AckSample, round_trip: Duration) {
         if self.curve.is_young(ack.now) {
-            return; // The queue of before may still stand.
+            return; // The previous queue may still exist.
         }
         let least = self.least.map_or(round_trip, |least| least.min(round_trip));
         self.least = Some(least);
@@ -79,7 +79,7 @@ impl Controller for Cubic {
         window.size = 1.0;
     }
 
-    /// The curve does not count the pause.
+    /// Excludes the pause from the curve.
     fn on_write(&mut self, now: Time, idle: Duration) {
         self.curve.on_pause(now, idle);
     }
@@ -110,7 +110,7 @@ impl Curve {
         self.epoch.is_some_and(|epoch| now - epoch.since < YOUNG)
     }
 
-    /// Returns the growth per segment that has arrived.
+    /// Returns the growth per arrived segment.
     pub fn increase(&mut self, now: Time, window: f64, segments: f64, least: Duration) -> f64 {
         let largest = self.largest;
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
@@ -157,7 +157,7 @@ struct HyStart {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     began: Time,
-    /// It ends when this byte has arrived.
+    /// Byte whose arrival ends the round.
     end: u64,
     /// The last acknowledgement of the train.
     last: Time,
@@ -166,8 +166,8 @@ struct Round {
 }
 
 impl HyStart {
-    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips are longer
-    /// than the shortest by an eighth of it. least: the shortest.
+    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips exceed the
+    /// minimum by an eighth of it. least: the minimum.
     pub fn shall_end(
         &mut self,
         at: &AckSample,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_window_comes_back_to_where_it_was_after_k_seconds() {
-        // RFC 9438 §4.2: K = cbrt(W_max (1 − β) / C), without the part of Reno at a long round trip.
+        // RFC 9438 §4.2: K = cbrt(W_max (1 − β) / C), without Reno's part at a long round trip.
         let mut cubic = Curve::default();
         let mut window = cubic.reduced(1000.0);
         let k = (1000.0 * (1.0 - BETA) / C).cbrt();

@@ -1,4 +1,4 @@
-//! DCTCP's answer to marks (RFC 8257; Alizadeh et al., "Data Center TCP", SIGCOMM 2010).
+//! DCTCP's reaction to marks (RFC 8257; Alizadeh et al., "Data Center TCP", SIGCOMM 2010).
 
 use super::super::Tcp;
 use super::{AckSample, Controller, Window, grow};
@@ -6,13 +6,13 @@ use super::{AckSample, Controller, Window, grow};
 /// Weight of the latest window in the estimate (RFC 8257 §4.2).
 const G: f64 = 1.0 / 16.0;
 
-/// The share of segments that are marked, over windows.
+/// The share of marked segments, averaged over windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
     alpha: f64,
     acknowledged: u64,
     marked: u64,
-    /// The estimate is updated when this byte has arrived, and a reduction stands until this one has.
+    /// Byte whose arrival updates the estimate, and byte whose arrival ends a reduction.
     end: u64,
     reduced_until: u64,
 }
@@ -49,8 +49,8 @@ impl Dctcp {
         }
     }
 
-    /// Counts acknowledged segments, some of them marked; updates the estimate once per window (§3.3). upto: all before
-    /// has arrived. next: the first byte that was not sent.
+    /// Counts acknowledged segments and the marked ones among them; updates the estimate once per window (§3.3). upto:
+    /// all bytes before have arrived. next: the first unsent byte.
     pub fn count(&mut self, segments: u64, marked: u64, upto: u64, next: u64) {
         self.acknowledged += segments;
         self.marked += marked;
@@ -61,13 +61,13 @@ impl Dctcp {
         }
     }
 
-    /// Returns whether the window has been reduced for what is in flight: it neither grows nor shrinks (RFC 3168
+    /// Returns whether the window has been reduced for the data in flight: it neither grows nor shrinks (RFC 3168
     /// §6.1.2).
     pub fn is_reduced(&self, upto: u64) -> bool {
         upto <= self.reduced_until
     }
 
-    /// Returns the window after a mark; the next reduction is possible when all up to `next` has arrived.
+    /// Returns the window after a mark. The next reduction is possible after all bytes up to `next` have arrived.
     pub fn reduced(&mut self, window: f64, next: u64) -> f64 {
         self.reduced_until = next;
         window * (1.0 - self.alpha / 2.0)
@@ -93,9 +93,9 @@ mod tests {
 
     #[test]
     fn alpha_and_the_sawtooth_are_those_of_the_closed_form() {
-        // Alizadeh et al. §3.3, a round trip at a time: the window grows by 1 up to W + 1, where all of a round is
-        // marked, then falls by α/2. α²(1 − α/4) = (2 W + 1)/(W + 1)², and the amplitude is (W + 1) α/2. W is so small
-        // that α is nearly constant over a cycle (g < 1.386 / sqrt(2 W)).
+        // Alizadeh et al. §3.3, one round trip at a time: the window grows by 1 up to W + 1, where all of a round is
+        // marked, then falls by α/2. α²(1 − α/4) = (2 W + 1)/(W + 1)², and the amplitude is (W + 1) α/2. A small W
+        // keeps α nearly constant over a cycle (g < 1.386 / sqrt(2 W)).
         let critical = 60.0;
         let (mut law, mut window, mut upto) = (Dctcp::new(&Tcp::default()), critical, 0);
         let (mut least, mut most, mut alpha) = (f64::INFINITY, 0.0f64, 0.0);
@@ -127,7 +127,7 @@ mod tests {
         }
         let closed = (2.0 * critical + 1.0) / (critical + 1.0f64).powi(2);
         let found = alpha * alpha * (1.0 - alpha / 4.0);
-        // A cycle has a whole number of its about six rounds.
+        // A cycle is a whole number of rounds, about six.
         assert!(
             (found / closed - 1.0).abs() < 1.0 / 12.0,
             "{found} {closed}"

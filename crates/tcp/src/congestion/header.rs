@@ -1,4 +1,4 @@
-//! Laws of C headers, called by the rules of the kernel.
+//! Laws in C headers, called by the kernel's rules.
 
 use cellbed_laws::{
     APP_LIMITED, Connection, Event, LARGEST, Law, MOST_SHOWN, REPAIR, Sample, UNLIMITED,
@@ -14,12 +14,12 @@ pub(crate) struct Header {
     law: Connection,
     /// Bytes of data in a full segment.
     segment: u64,
-    /// Bytes per second; 0: not paced.
+    /// Rate in bytes per second; 0: not paced.
     pacing_rate: u64,
     least: Option<Duration>,
-    /// Segments that were found lost up to the last acknowledgement.
+    /// Number of segments detected as lost up to the last acknowledgement.
     lost: u64,
-    /// An acknowledgement may grow the window.
+    /// True if an acknowledgement may grow the window.
     grows: bool,
 }
 
@@ -101,7 +101,7 @@ impl Controller for Header {
             ..Sample::default()
         };
         if self.owns_window() {
-            // With those that a timer found.
+            // Includes losses that a timer detected.
             sample.lost = (ack.all_lost - std::mem::replace(&mut self.lost, ack.all_lost)) as u32;
             if ack.repair != Repair::None {
                 sample.flags |= REPAIR;
@@ -154,7 +154,7 @@ impl Controller for Header {
     }
 }
 
-/// Whole microseconds, at least one: zero stands for no measurement.
+/// Returns whole microseconds, at least one: zero means no measurement.
 fn micros(span: Duration) -> u64 {
     (span.as_nanos() / 1000).max(1)
 }

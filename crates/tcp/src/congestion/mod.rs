@@ -1,6 +1,6 @@
-//! Congestion control: how many segments a sender may have in flight, and how fast they leave.
+//! Congestion control: the number of segments that a sender may have in flight, and their rate.
 //!
-//! A law is a C header ([`cellbed_laws`]), which runs in the kernel, too, or a file here with a [`Controller`] and a
+//! A law is a C header ([`cellbed_laws`]), which also runs in the kernel, or a file here with a [`Controller`] and a
 //! line in the list `controllers!`.
 
 mod bbr;
@@ -28,12 +28,12 @@ macro_rules! controllers {
         #[serde(try_from = "String", into = "String")]
         pub enum Control {
             $($(#[$doc])* $name,)*
-            /// The law of a header that was loaded.
+            /// The law of a loaded header.
             Header(&'static Law),
         }
 
         impl Control {
-            /// All laws that are no headers.
+            /// All laws that are not headers.
             pub const ALL: &[Self] = &[$(Self::$name),*];
         }
 
@@ -87,7 +87,7 @@ impl Control {
         }
     }
 
-    /// Returns the law of a name, if there is one.
+    /// Returns the law with a name, if any.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().copied().find(|law| law.name() == name);
         found.or_else(|| cellbed_laws::find(name).map(Self::Header))
@@ -117,19 +117,19 @@ impl From<Control> for String {
     }
 }
 
-/// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in
+/// A congestion control law, after Linux's `tcp_congestion_ops`; the methods' docs name its functions. Sizes are in
 /// segments.
 ///
-/// The provided methods implement NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
+/// The provided methods implement NewReno. The sender itself repairs losses (RFC 6937) and meanwhile sets the window.
 pub(super) trait Controller {
-    /// Takes in the handshake's round trip.
+    /// Processes the handshake's round trip.
     fn on_established(&mut self, _window: &Window, _now: Time, _round_trip: Duration) {}
 
-    /// Takes in a round-trip sample (`pkts_acked`).
+    /// Processes a round-trip sample (`pkts_acked`).
     fn on_round_trip(&mut self, _window: &mut Window, _ack: &AckSample, _round_trip: Duration) {}
 
-    /// Takes in the marks among newly acknowledged segments, also if there are none (`in_ack_event`). repairing: losses
-    /// have reduced the window.
+    /// Processes the number of marks, possibly zero, among newly acknowledged segments (`in_ack_event`). repairing:
+    /// losses have reduced the window.
     fn on_ecn(&mut self, _window: &mut Window, _ack: &AckSample, _marked: u64, _repairing: bool) {}
 
     /// Grows the window by newly acknowledged segments (`cong_avoid`). Not called while losses are repaired.
@@ -137,13 +137,13 @@ pub(super) trait Controller {
         grow(self, window, ack);
     }
 
-    /// Returns the growth of the window per acknowledged segment behind slow start: NewReno's is a segment in a round
+    /// Returns the growth of the window per acknowledged segment after slow start: NewReno's is one segment per round
     /// trip (RFC 5681 §3.1).
     fn increase(&mut self, window: f64, _ack: &AckSample, _segments: f64) -> f64 {
         1.0 / window
     }
 
-    /// Takes in each acknowledgement, once the losses in it are known (`cong_control`).
+    /// Processes each acknowledgement, after its losses are known (`cong_control`).
     fn on_delivery(&mut self, _window: &mut Window, _ack: &AckSample) {}
 
     /// Reduces the threshold after losses. The sender reduces the window.
@@ -151,17 +151,17 @@ pub(super) trait Controller {
         window.threshold = self.decrease(window.size).floor().max(2.0);
     }
 
-    /// Returns the window after losses (`ssthresh`): NewReno's is half of it (RFC 5681 §3.1).
+    /// Returns the window after losses (`ssthresh`): NewReno halves it (RFC 5681 §3.1).
     fn decrease(&mut self, window: f64) -> f64 {
         window / 2.0
     }
 
-    /// Takes in a timeout, after [`on_loss`](Self::on_loss).
+    /// Processes a timeout, after [`on_loss`](Self::on_loss).
     fn on_timeout(&mut self, window: &mut Window, _timeout: &AckSample) {
         window.size = 1.0;
     }
 
-    /// Restores the window, and the threshold, of before losses that were none (`undo_cwnd`).
+    /// Restores window and threshold after spurious losses (`undo_cwnd`).
     fn undo(&mut self, window: &mut Window, size: f64, threshold: f64) {
         window.size = window.size.max(size);
         window.threshold = window.threshold.max(threshold);
@@ -172,15 +172,15 @@ pub(super) trait Controller {
         window.size = segments.max(1.0);
     }
 
-    /// Reduces the window after a time without sending, longer than the timeout (`tcp_cwnd_restart`).
+    /// Reduces the window after an idle time longer than the timeout (`tcp_cwnd_restart`).
     fn on_idle(&mut self, window: &mut Window, idle: Duration, timeout: Duration) {
         window.decay(idle, timeout);
     }
 
-    /// The application writes after no packet was in flight for `idle`.
+    /// The application writes after `idle` without a packet in flight.
     fn on_write(&mut self, _now: Time, _idle: Duration) {}
 
-    /// A segment leaves, and none was in flight for want of data (`CA_EVENT_TX_START`).
+    /// A segment leaves when none was in flight for lack of data (`CA_EVENT_TX_START`).
     fn on_restart(&mut self, _window: &mut Window, _now: Time) {}
 
     /// Returns the rate at which segments leave, if the law paces them (`sk_pacing_rate`).
@@ -193,7 +193,7 @@ pub(super) trait Controller {
         [0; MOST_SHOWN]
     }
 
-    /// Returns whether the law sends little on purpose, so that its samples do not show what the path can carry.
+    /// Returns whether the law sends little on purpose: its samples then do not show the capacity of the path.
     fn is_draining(&self) -> bool {
         false
     }
@@ -204,7 +204,7 @@ pub(super) trait Controller {
     }
 }
 
-/// Grows the window in slow start by each segment, behind it by [`Controller::increase`], if it limited the sender.
+/// Grows the window, if it limited the sender: by each segment in slow start, afterwards by [`Controller::increase`].
 fn grow<C: Controller + ?Sized>(law: &mut C, window: &mut Window, ack: &AckSample) {
     if ack.limited
         && let Some(segments) = window.slow_start(ack.segments as f64)
@@ -213,7 +213,7 @@ fn grow<C: Controller + ?Sized>(law: &mut C, window: &mut Window, ack: &AckSampl
     }
 }
 
-/// NewReno (RFC 5681, RFC 6582): what [`Controller`] provides.
+/// NewReno (RFC 5681, RFC 6582): the provided methods of [`Controller`].
 #[derive(Clone, Debug)]
 pub(super) struct NewReno;
 
@@ -225,56 +225,56 @@ impl NewReno {
 
 impl Controller for NewReno {}
 
-/// Pacing of a law.
+/// Pacing by a law.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacing {
-    /// Bytes per second.
+    /// Rate in bytes per second.
     pub rate: f64,
     /// Bytes that leave at once.
     pub quantum: u64,
 }
 
-/// State of the repair of losses.
+/// State of loss repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Repair {
     #[default]
     None,
-    /// After losses that acknowledgements showed.
+    /// After losses that acknowledgements revealed.
     Recovery,
     /// After a timeout.
     Timeout,
 }
 
-/// The state of a sender when an acknowledgement arrives. In segments.
+/// The state of a sender when an acknowledgement arrives, in segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AckSample {
     pub now: Time,
-    /// Newly known to have arrived.
+    /// Newly acknowledged segments.
     pub segments: u64,
     pub round_trip: Option<Duration>,
-    /// The first byte that is missing, and the first that has not been sent.
+    /// The first missing byte, and the first unsent one.
     pub missing: u64,
     pub next: u64,
     /// True if the window limited the sender.
     pub limited: bool,
-    /// In flight before the acknowledgement.
+    /// Segments in flight before the acknowledgement.
     pub before: u64,
 
-    /// Known once the losses in the acknowledgement are: in flight now.
+    /// Segments in flight now; known after the losses in the acknowledgement.
     pub in_flight: u64,
-    /// Newly found lost, and all so far.
+    /// Newly detected losses, and all so far.
     pub lost: u64,
     pub all_lost: u64,
     pub sample: Option<RateSample>,
-    /// All deliveries, and when the last was acknowledged.
+    /// All deliveries, and the time of the last acknowledgement.
     pub delivered: u64,
     pub delivered_at: Time,
     /// The smoothed round trip of the connection (RFC 6298).
     pub smoothed: Option<Duration>,
-    /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
+    /// True for a short segment that was alone in flight: the receiver may have delayed its acknowledgement.
     pub is_delayed: bool,
     pub repair: Repair,
-    /// Until pacing allows the next segment.
+    /// Time until pacing allows the next segment.
     pub ahead: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The congestion window, whether it is used, and its reduction while losses are repaired.
+//! The congestion window, its use, and its reduction during loss repair.
 
 use cellbed_link::Duration;
 
@@ -10,7 +10,7 @@ use super::super::flight::NewlyAcked;
 pub(crate) struct Window {
     initial: f64,
     pub size: f64,
-    /// Slow start ends here.
+    /// Window at which slow start ends.
     pub threshold: f64,
 }
 
@@ -32,7 +32,7 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// Grows by acknowledged segments up to the threshold (RFC 5681 §3.1), and returns those that remain for congestion
+    /// Grows by acknowledged segments up to the threshold (RFC 5681 §3.1). Returns the segments left for congestion
     /// avoidance; `None` if slow start took all.
     pub fn slow_start(&mut self, segments: f64) -> Option<f64> {
         if !self.is_slow_start() {
@@ -44,7 +44,7 @@ impl Window {
         (rest > 0.0).then_some(rest)
     }
 
-    /// Halves the window for each timeout without sending, down to the initial one (RFC 2861 §3.2 as in Linux).
+    /// Halves the window for each timeout without sending, down to the initial window (RFC 2861 §3.2 as in Linux).
     pub fn decay(&mut self, mut idle: Duration, timeout: Duration) {
         if self.threshold.is_finite() {
             self.threshold = self.threshold.max(0.75 * self.size);
@@ -58,20 +58,20 @@ impl Window {
     }
 }
 
-/// Use of the window over about a round trip, as Linux judges it: a window that is not used must not grow (RFC 7661 §4
-/// has the reasons).
+/// Use of the window over about a round trip, as Linux judges it: an unused window must not grow (reasons in RFC 7661
+/// §4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     limited: bool,
     /// Maximum segments in flight.
     most: u64,
-    /// When this byte has arrived, the earlier period no longer counts.
+    /// Byte whose arrival ends the validity of the earlier period.
     end: u64,
 }
 
 impl Usage {
-    /// Records an attempt to send. held_back: data waits for the window. under_way: segments. missing, next: the first
-    /// byte that has not arrived, and that has not been sent.
+    /// Records an attempt to send. held_back: data waits for the window. under_way: segments in flight. missing, next:
+    /// the first byte that has not arrived, and the first unsent one.
     pub fn note(&mut self, held_back: bool, under_way: u64, missing: u64, next: u64) {
         let more = !self.limited && under_way > self.most;
         if missing >= self.end || held_back || more {
@@ -83,26 +83,26 @@ impl Usage {
         }
     }
 
-    /// Returns whether the window may grow: in slow start, when half of it was used.
+    /// Returns whether the window may grow; in slow start, half of it must have been used.
     pub fn is_limited(&self, window: &Window) -> bool {
         let half = window.is_slow_start() && window.segments() < 2 * self.most;
         self.limited || half
     }
 }
 
-/// Proportional rate reduction: the reduction of the window to its threshold while losses are repaired (RFC 6937).
+/// Proportional rate reduction: the reduction of the window to its threshold during loss repair (RFC 6937).
 ///
-/// Counts since the losses were found, in segments.
+/// Counts since the detection of the losses, in segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reduction {
-    /// The window when they were.
+    /// The window at the detection.
     before: f64,
     delivered: f64,
     sent: f64,
 }
 
 impl Reduction {
-    /// Begins with a window of `before` segments, and the acknowledgement that showed the losses.
+    /// Begins with a window of `before` segments, and the acknowledgement that revealed the losses.
     pub fn new(before: u64, acked: &NewlyAcked) -> Self {
         Self {
             before: before as f64,
@@ -111,7 +111,7 @@ impl Reduction {
         }
     }
 
-    /// A segment was sent.
+    /// Counts a sent segment.
     pub fn sent(&mut self) {
         self.sent += 1.0;
     }
@@ -120,8 +120,8 @@ impl Reduction {
         self.delivered += acked.segments as f64;
     }
 
-    /// The window that allows the segments that may be sent now (§3.1, with the slow start reduction bound), with so
-    /// many segments on their way.
+    /// Returns the window that allows the segments to be sent now (§3.1, with the slow start reduction bound), with
+    /// `in_flight` segments in flight.
     pub fn window(&self, in_flight: u64, threshold: f64, acked: &NewlyAcked, lost: u64) -> f64 {
         let in_flight = in_flight as f64;
         let allowed = if in_flight > threshold {

@@ -19,7 +19,7 @@ mod _core {
     use super::{congestion_controls, simulate, transports};
 }
 
-/// Names of the laws of the transport `tcp`.
+/// Returns the names of the laws of the transport `tcp`.
 #[pyfunction]
 fn congestion_controls() -> Vec<String> {
     let laws = Control::ALL.iter().copied().filter(|law| !law.uses_ecn());
@@ -37,12 +37,12 @@ fn transports() -> String {
     serde_json::Value::from_iter(entries).to_string()
 }
 
-/// Events between two looks at the clock. An event of a radio cell can take ten microseconds.
+/// Number of events between two readings of the clock. An event of a radio cell can take ten microseconds.
 const EVENTS: u64 = 1 << 12;
-/// Time between two calls of Python.
+/// Interval between two calls of Python.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Flows, a row each; −1 for a missing value.
+/// Flows, one row each; −1 for a missing value.
 #[derive(Default)]
 struct Flows {
     /// Number, source, destination.
@@ -136,7 +136,7 @@ fn simulate<'py>(
     Ok(found)
 }
 
-/// Samples of the queues, a row for each pair of kinds of nodes and instant.
+/// Returns samples of the queues, a row for each pair of node kinds and instant.
 fn queues<'py>(
     py: Python<'py>,
     simulation: &Simulation<AnyTransport>,
@@ -154,7 +154,7 @@ fn queues<'py>(
     Ok(found)
 }
 
-/// A row for each direction of a link; nodes as in the description: hosts, then switches.
+/// Returns a row for each direction of a link; nodes as in the description: hosts, then switches.
 fn ports<'py>(
     py: Python<'py>,
     simulation: &Simulation<AnyTransport>,

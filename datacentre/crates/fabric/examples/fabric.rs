@@ -1,10 +1,10 @@
-//! Runs a description of the fabric and prints what it cost: packet-hops, processor time, memory.
+//! Runs a description of the fabric and prints its cost: packet-hops, processor time, memory.
 //!
-//! `cargo run --release -p cellbed-fabric --example fabric -- DESCRIPTION.json [KEY=JSON]...`, where a key is a path
-//! such as `traffic.flows`, or without a file the paper's topology under load 0.6 of pHost. `traffic.file=PATH`
-//! reads a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds.
-//! `flows=PATH` writes a line for each flow: number, bytes, then start, arrival of the last byte, last acknowledgement
-//! and ideal time in picoseconds.
+//! `cargo run --release -p cellbed-fabric --example fabric -- DESCRIPTION.json [KEY=JSON]...`; a key is a path such as
+//! `traffic.flows`. Without a file, the run is the paper's topology under load 0.6 of pHost. `traffic.file=PATH` reads
+//! a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds. `flows=PATH`
+//! writes a line for each flow: number, bytes, then start, arrival of the last byte, last acknowledgement and ideal
+//! time in picoseconds.
 
 use std::error::Error;
 use std::fs::File;
@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Rows of a description's trace.
+/// Returns the rows of a description's trace.
 fn trace(path: &str) -> Result<Vec<Value>, Box<dyn Error>> {
     let mut text = String::new();
     File::open(path)?.read_to_string(&mut text)?;
@@ -122,7 +122,7 @@ fn trace(path: &str) -> Result<Vec<Value>, Box<dyn Error>> {
     .collect()
 }
 
-/// User time of this process, in units of 10 ms.
+/// Returns the user time of this process, in seconds.
 fn user_seconds() -> Result<f64, Box<dyn Error>> {
     let line = std::fs::read_to_string("/proc/self/stat")?;
     let fields = line.rsplit(')').next().unwrap_or_default();

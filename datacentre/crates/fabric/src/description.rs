@@ -1,4 +1,4 @@
-//! A run as data, which `cellbed simulate` writes as JSON. Keys end in their units.
+//! A run as data, which `cellbed simulate` writes as JSON. Keys end in the unit.
 
 use crate::error::DescriptionError;
 use crate::ran::{LoadOf, RanConfig};
@@ -21,10 +21,10 @@ pub struct Description {
     pub transport: TransportConfig,
     /// Flows of the hosts.
     pub traffic: TrafficDescription,
-    /// Mobile users behind one of the hosts. With random traffic the flows go to them.
+    /// Mobile users behind one of the hosts. Random traffic includes flows to these users.
     #[serde(default)]
     pub radio: Option<RanConfig>,
-    /// When the run ends at the latest. Flows that live then have no record.
+    /// Latest end of the run. Flows that are open then have no record.
     #[serde(default)]
     pub until_ps: Option<Picos>,
     /// Samples of the queues.
@@ -38,19 +38,19 @@ pub struct TopologyDescription {
     /// Nodes and links.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Most bytes that wait at a switch's port.
+    /// Maximum bytes waiting at a switch's port.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: u64,
-    /// The same at a host's card, if different.
+    /// Maximum bytes waiting at a host's card, if different.
     #[serde(default)]
     pub card_buffer_bytes: Option<u64>,
-    /// The ports' discipline, if not the one that the transport was made for.
+    /// Discipline of the ports, if not the default of the transport.
     #[serde(default)]
     pub discipline: Option<Discipline>,
-    /// ECN: a packet is marked if it finds more bytes than this waiting at a switch.
+    /// ECN: a packet is marked if more bytes than this wait at a switch when it arrives.
     #[serde(default)]
     pub mark_above_bytes: Option<u64>,
-    /// When switches send packets on.
+    /// When switches forward packets.
     #[serde(default)]
     pub switching: Switching,
     /// Choice among equal paths.
@@ -68,24 +68,24 @@ fn buffer_bytes() -> u64 {
 pub enum Shape {
     /// Racks of hosts below spines.
     LeafSpine {
-        /// Racks.
+        /// Number of racks.
         racks: u32,
-        /// Hosts in each.
+        /// Hosts per rack.
         hosts_per_rack: u32,
-        /// Spines.
+        /// Number of spines.
         spines: u32,
         /// Rate of hosts' links.
         host_bps: f64,
         /// Rate of links between racks and spines.
         core_bps: f64,
-        /// Propagation and switching, for each link.
+        /// Propagation and switching delay per link.
         hop_ps: Picos,
     },
-    /// Any: hosts are nodes 0 to `hosts` − 1, the switches follow.
+    /// Any network: hosts are nodes 0 to `hosts` − 1, the switches follow.
     Graph {
-        /// Hosts.
+        /// Number of hosts.
         hosts: u32,
-        /// Switches.
+        /// Number of switches.
         switches: u32,
         /// Links: two nodes, rate in bits per second, delay in picoseconds.
         links: Vec<(u32, u32, f64, Picos)>,
@@ -116,7 +116,7 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum TrafficDescription {
-    /// Given ones.
+    /// Given flows.
     Trace {
         /// The flows.
         trace: Vec<TraceFlow>,
@@ -125,11 +125,11 @@ pub enum TrafficDescription {
     Random {
         /// Number of flows.
         flows: u64,
-        /// Relative to the rates of all hosts' cards, headers included.
+        /// Load relative to the total rate of all hosts' cards, headers included.
         load: f64,
-        /// Size in bytes, share of flows of at most this size.
+        /// Sizes in bytes, each with the share of flows up to this size.
         sizes: Vec<(f64, f64)>,
-        /// Sizes are rounded to a multiple of this.
+        /// Number of bytes of which each size is a multiple.
         #[serde(default = "size_multiple_bytes")]
         size_multiple_bytes: u64,
         /// Choice of senders and receivers.
@@ -142,7 +142,7 @@ fn size_multiple_bytes() -> u64 {
     u64::from(FULL_PAYLOAD)
 }
 
-/// A given flow: bytes, source, destination, start, and the user behind the destination if there is one.
+/// A given flow: bytes, source, destination, start, and the user behind the destination, if any.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 pub struct TraceFlow(u64, u32, u32, Picos, #[serde(default)] Option<u32>);
 
@@ -171,7 +171,7 @@ impl Description {
         })
     }
 
-    /// Returns the run, at time 0, of hosts with another transport.
+    /// Returns the run, at time 0, with another transport of the hosts.
     pub fn run<T: Transport>(
         &self,
         hosts: impl FnOnce(&Fabric) -> Result<T, DescriptionError>,
@@ -229,8 +229,8 @@ impl Description {
     }
 }
 
-/// Returns the pattern of flows to the users of a radio access network, and the load of all hosts at which theirs is
-/// `load`.
+/// Returns the pattern of flows to the users of a radio access network, and the load of all hosts that corresponds to
+/// `load` of the users.
 fn radio_pattern(radio: &RanConfig, load: f64, topology: &Topology, seed: u64) -> (Pattern, f64) {
     let cards = &topology.edges()[..topology.hosts() as usize];
     let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();

@@ -1,12 +1,12 @@
 //! The error of all descriptions.
 
-/// A description that is no run. The text has the problem.
+/// An invalid description. The text states the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DescriptionError(String);
 
 impl DescriptionError {
-    /// Returns the error with the name of the part of the description in front.
+    /// Returns the error prefixed with a part of the description.
     pub(crate) fn within(self, part: &str) -> Self {
         Self(format!("{part}: {self}"))
     }

@@ -1,7 +1,7 @@
 //! Data centres in virtual time, in picoseconds. Equal runs have equal results.
 //!
 //! A [`Description`](description::Description) makes a run: a [`Fabric`] carries the packets of flows, a [`transport`]
-//! acts for its hosts, and a [radio access network](ran) is behind one of the hosts. Modules build on those before
+//! acts for its hosts, and a [radio access network](ran) is behind one of the hosts. Modules build on the modules above
 //! them:
 //!
 //! | module | contents |

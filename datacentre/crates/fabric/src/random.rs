@@ -1,7 +1,7 @@
-//! Random numbers by counter: number n of a stream depends on the seed, the purpose, the index and n alone.
+//! Random numbers by counter: number n of a stream depends only on the seed, the purpose, the index and n.
 //!
-//! Two transports that draw the same purpose and index therefore see the same arrivals, sizes and radio errors (common
-//! random numbers), however many numbers each of them draws for other purposes.
+//! Two transports that draw for the same purpose and index therefore have the same arrivals, sizes and radio errors
+//! (common random numbers), regardless of the numbers drawn for other purposes.
 
 /// Purpose of random numbers. The numbers are part of every result: never renumber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,15 +32,15 @@ pub struct Stream {
 /// 2^64 divided by the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The output function of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
-/// 2014, figure 16, variant 13 of Stafford's).
+/// Returns the output of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+/// 2014, figure 16; Stafford's variant 13).
 pub(crate) const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// The stream of a seed, a purpose and an index.
+/// Returns the stream of a seed, a purpose and an index.
 pub const fn stream(seed: u64, purpose: Purpose, index: u64) -> Stream {
     let key = mix(seed.wrapping_add(STEP)) ^ (purpose as u64).wrapping_mul(STEP);
     Stream {
@@ -49,27 +49,27 @@ pub const fn stream(seed: u64, purpose: Purpose, index: u64) -> Stream {
 }
 
 impl Stream {
-    /// Any 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
-    #[allow(clippy::should_implement_trait)] // a stream without end is no iterator to collect
+    #[allow(clippy::should_implement_trait)] // an endless stream is no iterator to collect
     pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
-    /// A number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
+    /// Returns a number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// A whole number below `bound`, which is not zero; uniform but for 2⁻⁶⁴ · bound.
+    /// Returns an integer below `bound`, which is not zero; uniform up to 2⁻⁶⁴ · bound.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64 // less than bound
     }
 
-    /// An exponentially distributed number of mean 1. The logarithm is software, so that every machine has the same.
+    /// Returns an exponentially distributed number of mean 1. The logarithm is software: all machines get the same.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.unit())

@@ -1,8 +1,8 @@
-//! Time, rates and numbers of the fabric.
+//! Times, rates and identifiers of the fabric.
 
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// A time since the start of the run, or a span of it, in picoseconds: 213 days at most. 1500 bytes at 10 Gbit/s take
+/// A time since the start of the run, or a duration, in picoseconds; at most 213 days. 1500 bytes at 10 Gbit/s take
 /// 1,200,000 ps.
 #[derive(
     Clone,
@@ -21,30 +21,30 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 pub struct Picos(pub u64);
 
 impl Picos {
-    /// No time.
+    /// The time or duration zero.
     pub const ZERO: Self = Self(0);
 
-    /// From whole nanoseconds.
+    /// Returns a time from whole nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos * 1_000)
     }
 
-    /// From whole microseconds.
+    /// Returns a time from whole microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000_000)
     }
 
-    /// From whole milliseconds.
+    /// Returns a time from whole milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
 
-    /// In seconds.
+    /// Returns the time in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-12
     }
 
-    /// The difference, or 0 if `earlier` is later.
+    /// Returns the difference, or 0 if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
@@ -70,7 +70,7 @@ impl Sub for Picos {
     }
 }
 
-/// A number of spans, rounded to the nearest picosecond.
+/// A multiple of a duration, rounded to the nearest picosecond.
 impl Mul<f64> for Picos {
     type Output = Self;
     fn mul(self, count: f64) -> Self {
@@ -78,23 +78,23 @@ impl Mul<f64> for Picos {
     }
 }
 
-/// A transmission rate, held as the time of a byte in units of 2⁻²⁰ ps, so that the time of a packet is one
-/// multiplication. Exact where a byte takes whole picoseconds (10, 40, 100 Gbit/s), else within 0.05 ps a packet.
+/// A transmission rate, stored as the time per byte in units of 2⁻²⁰ ps: the time of a packet is then one
+/// multiplication. Exact if a byte takes whole picoseconds (10, 40, 100 Gbit/s), else within 0.05 ps per packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// From bits per second, 1 Mbit/s or more.
+    /// Returns a rate from bits per second, at least 1 Mbit/s.
     pub fn from_bps(bps: f64) -> Self {
         Self((8e12 * 2f64.powi(20) / bps).round() as u64)
     }
 
-    /// In bits per second.
+    /// Returns the rate in bits per second.
     pub fn bps(self) -> f64 {
         8e12 * 2f64.powi(20) / self.0 as f64
     }
 
-    /// Time that a packet of `bytes` takes.
+    /// Returns the transmission time of a packet of `bytes`.
     #[inline]
     pub const fn time(self, bytes: u16) -> Picos {
         Picos((bytes as u64 * self.0 + (1 << 19)) >> 20)
@@ -106,13 +106,13 @@ impl Rate {
 pub struct HostId(pub u32);
 
 impl HostId {
-    /// As an index.
+    /// Returns the number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A flow, by number in order of arrival from 0; no number is used twice.
+/// A flow, by number in order of arrival from 0; numbers are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 

@@ -1,34 +1,33 @@
-//! The event queue: a timing wheel for what is near, a heap for what is far.
+//! The event queue: a timing wheel for near events, a heap for far ones.
 //!
 //! G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987, scheme 4: nearly all events of a
-//! simulation lie within a few microseconds, where pushing and popping cost the same however many there are.
+//! simulation are within a few microseconds. There, pushing and popping cost the same for any number of events.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Slots of the wheel.
+/// Number of slots of the wheel.
 const SLOTS: usize = 8192;
 const WORDS: usize = SLOTS / 64;
 /// The end of a list of entries.
 const NONE: u32 = u32::MAX;
-/// The number of no slot.
+/// Number that is no slot.
 const NEVER: u64 = u64::MAX;
 
-/// Order of events at the same time: the earlier variant comes first, even if it is pushed later.
+/// Order of events at the same time: the earlier variant is first, even if pushed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// In the order of the upper 62 bits of these numbers.
     Lot(u64),
     /// In order of insertion.
     Ordinary,
-    /// Likewise.
+    /// In order of insertion, after all others.
     Last,
 }
 
 /// Events in order of time, then of turn, then of insertion, on any machine.
 ///
-/// The caller chooses the ticks. Once the wheel has held as many events as
-/// it ever will, nothing allocates.
+/// The caller chooses the tick. The wheel allocates only when it exceeds its previous maximum of events.
 ///
 /// ```
 /// use cellbed_fabric::wheel::Wheel;
@@ -41,24 +40,23 @@ pub enum Turn {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Wheel<E> {
-    /// Binary logarithm of the ticks of a slot.
+    /// Binary logarithm of the ticks per slot.
     shift: u32,
     pushed: u64,
-    /// The slot that has been reached, counted from time 0. The wheel's entries lie in later ones, fewer than `SLOTS`
-    /// away.
+    /// Current slot, counted from time 0. The wheel's entries are in later slots, fewer than `SLOTS` away.
     slot: u64,
-    /// Events of that slot, in order; those before `popped` have been popped.
+    /// Events of the current slot, in order; the first `popped` of them have been popped.
     current: Vec<Entry<E>>,
     popped: usize,
-    /// The first entry of each slot; a slot's list is in no order.
+    /// The first entry of each slot's list, which is unordered.
     heads: Box<[u32; SLOTS]>,
-    /// A bit for each slot: whether it has entries. `words` has a bit for each word of `occupied`.
+    /// One bit per slot: whether the slot has entries. `words` has one bit per word of `occupied`.
     occupied: [u64; WORDS],
     words: [u64; WORDS / 64],
-    /// Entries and the next of each in its list; those that are free have a list as well.
+    /// Entries, each with the next of its list; free entries form a list as well.
     entries: Vec<(Entry<E>, u32)>,
     free: u32,
-    /// Events that were farther away when they were pushed, and the slot of the first.
+    /// Events that were beyond the wheel when pushed, and the slot of the first one.
     far: BinaryHeap<Entry<E>>,
     far_slot: u64,
 }
@@ -77,7 +75,7 @@ impl<E> Entry<E> {
 }
 
 impl<E> Ord for Entry<E> {
-    /// The earliest is the greatest: `BinaryHeap` gives out the greatest.
+    /// The earliest entry is the greatest: `BinaryHeap` pops the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
@@ -98,7 +96,7 @@ impl<E> PartialEq for Entry<E> {
 impl<E> Eq for Entry<E> {}
 
 impl<E: Copy> Wheel<E> {
-    /// An empty wheel with slots of 2^`shift` ticks.
+    /// Returns an empty wheel with slots of 2^`shift` ticks.
     pub fn new(shift: u32) -> Self {
         Self {
             shift,
@@ -116,13 +114,13 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Adds an event. An event due before the last popped one comes next.
+    /// Adds an event. An event earlier than the last popped one is next.
     #[inline]
     pub fn push(&mut self, at: u64, event: E) {
         self.push_turn(at, Turn::Ordinary, event);
     }
 
-    /// Adds an event with its turn among events at the same time.
+    /// Adds an event with a turn among events at the same time.
     #[inline]
     pub fn push_turn(&mut self, at: u64, turn: Turn, event: E) {
         let order = match turn {
@@ -143,7 +141,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Takes out the next event, with its time.
+    /// Removes the next event and returns it with its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
         if let Some(&Entry { at, event, .. }) = self.current.get(self.popped) {
@@ -156,7 +154,7 @@ impl<E: Copy> Wheel<E> {
         if near < self.far_slot
             && let (Entry { at, event, .. }, NONE) = self.entries[head as usize]
         {
-            // In most cases a slot has one event.
+            // In most cases a slot has a single event.
             self.slot = near;
             self.clear(index);
             self.entries[head as usize].1 = std::mem::replace(&mut self.free, head);
@@ -188,7 +186,7 @@ impl<E: Copy> Wheel<E> {
         self.words[index / 4096] |= 1 << (index / 64 % 64);
     }
 
-    /// Adds an event to the slot that has been reached: mostly behind all others.
+    /// Adds an event to the current slot, mostly at the end.
     fn join(&mut self, entry: Entry<E>) {
         if self.popped == self.current.len() {
             self.current.clear();
@@ -206,7 +204,7 @@ impl<E: Copy> Wheel<E> {
         self.current.insert(place, entry);
     }
 
-    /// Moves on to the next slot with events, of the wheel (`near`) or far away, and takes them out.
+    /// Moves to the next slot with events, in the wheel (`near`) or far away, and takes these events.
     fn turn(&mut self, near: u64) {
         self.current.clear();
         self.popped = 0;
@@ -247,7 +245,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// The next slot of the wheel that has entries, counted from time 0, or `NEVER`.
+    /// Returns the next slot of the wheel with entries, counted from time 0, or `NEVER`.
     #[inline]
     fn next_occupied(&self) -> u64 {
         let from = (self.slot as usize + 1) % SLOTS;
@@ -261,7 +259,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// The first index at or after `from` whose slot has entries.
+    /// Returns the first index at or after `from` whose slot has entries.
     fn find_occupied(&self, from: usize) -> Option<usize> {
         let word = from / 64;
         let bits = self.occupied[word] & (u64::MAX << (from % 64));
@@ -315,7 +313,7 @@ mod tests {
     }
 
     proptest! {
-        /// Steps of pushing (a delay from the time reached) and popping.
+        /// Steps of pushing (by a delay from the current time) and popping.
         #[test]
         fn its_order_is_that_of_a_sorted_list(
             steps in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! The fabric with no transport: what holds of every run.
+//! The fabric without a transport: properties of every run.
 
 mod blind;
 
@@ -8,13 +8,13 @@ use cellbed_fabric::{Counters, Node, Record, Simulation};
 use proptest::prelude::*;
 use serde_json::json;
 
-/// A description whose transport is replaced by none.
+/// Returns a simulation of a description, without its transport.
 fn simulation(description: serde_json::Value) -> Simulation<blind::Blind> {
     let description: Description = serde_json::from_value(description).unwrap();
     description.run(|_| Ok(blind::Blind::default())).unwrap()
 }
 
-/// A run of the description with the given parts replaced.
+/// Runs the description with some parts replaced.
 fn run(changes: serde_json::Value) -> (Vec<Record>, Counters) {
     let mut description = json!({
         "seed": 1,
@@ -72,7 +72,7 @@ fn a_flow_alone_takes_the_ideal_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Debug builds check after each event that no byte is lost from sight; here that the totals agree with the flows.
+    /// Debug builds check after each event that bytes are conserved; this test checks that the totals match the flows.
     #[test]
     fn bytes_are_conserved_and_equal_seeds_give_equal_runs(
         seed in any::<u64>(),
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// A switch with as many hosts, all links alike.
+/// Returns a switch with `hosts` hosts and equal links.
 fn star(hosts: u32, bps: f64) -> serde_json::Value {
     let links: Vec<_> = (0..hosts)
         .map(|host| json!([host, hosts, bps, 200_000]))
@@ -114,11 +114,11 @@ fn star(hosts: u32, bps: f64) -> serde_json::Value {
     json!({"kind": "graph", "hosts": hosts, "switches": 1, "links": links, "buffer_bytes": 1u64 << 40})
 }
 
-/// Kleinrock, "Queueing Systems" vol. 1, 1975, §5.6: the mean wait of packets of one size that arrive at random at a
-/// port with load ρ is ρ T / (2 (1 − ρ)).
+/// Kleinrock, "Queueing Systems" vol. 1, 1975, §5.6: packets of one size arrive at random at a port with load ρ. Their
+/// mean wait is ρ T / (2 (1 − ρ)).
 #[test]
 fn the_mean_wait_at_a_port_is_that_of_m_d_1() {
-    // One host is slow and gets everything, so that nothing waits elsewhere.
+    // One slow host receives all packets, so that no packet waits elsewhere.
     let mut topology = star(100, 400e9);
     topology["links"][0][2] = json!(10e9);
     let all_hosts = 99.0 * 400e9 + 10e9;
@@ -157,7 +157,7 @@ fn the_mean_wait_at_a_port_is_that_of_m_d_1() {
     }
 }
 
-/// Two packets reach a port that holds none at the same picosecond, 400 times: each source loses about half of them.
+/// Two packets reach a port without a buffer at the same picosecond, 400 times: each source loses about half of them.
 #[test]
 fn no_source_wins_every_tie() {
     let trace: Vec<_> = (0..800_u64)

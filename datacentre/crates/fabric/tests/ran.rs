@@ -5,7 +5,7 @@ use cellbed_fabric::ran::Ran;
 use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::{Record, Simulation};
 
-/// Runs a description in JSON, from its parts. Returns the records in order of flows, and the simulation.
+/// Runs a description in JSON, given in parts. Returns the records in order of flows, and the simulation.
 fn run(
     transport: &str,
     traffic: &str,
@@ -38,7 +38,7 @@ const CLEAR: &str =
 fn a_short_flow_comes_with_its_request_and_takes_two_ttis() {
     let trace = r#"{"trace": [[4380, 5, 0, 0, 1]]}"#;
     let (records, simulation) = run(PDCELL, trace, CLEAR, 1);
-    // A subframe is filled shortly before 1 ms, sent from then to 2 ms.
+    // A subframe is filled shortly before 1 ms, and sent from 1 to 2 ms.
     assert_eq!(records[0].end.0, 2_000_000_000);
     let counts = ran(&simulation).counts();
     assert_eq!(
@@ -56,8 +56,8 @@ fn a_long_flow_alone_gets_the_rate_of_the_channel() {
     let ttis = (10_000.0 * 1500.0 / 12_756.0_f64).ceil() as u64;
     let taken = records[0].end.0 / 1_000_000_000;
     assert!((ttis + 1..ttis + 3).contains(&taken), "{taken} {ttis}");
-    // Data came as it was needed, but for the initial threshold: when that fell, credits for a few packets were under
-    // way.
+    // Data came as needed, except for the initial threshold: when the threshold fell, credits for a few packets were in
+    // transit.
     let counts = ran(&simulation).counts();
     assert_eq!(counts.delivered, 10_000);
     assert!(counts.refused <= 8, "{counts:?}");
@@ -128,7 +128,7 @@ fn a_run_is_the_same_again_and_another_with_another_seed() {
     assert_ne!(ends(1), ends(2));
 }
 
-/// Ends all flows over these queues. Returns the refused packets.
+/// Runs all flows over these queues to their end. Returns the number of refused packets.
 fn over_the_radio(transport: &str, admission: &str) -> u64 {
     let config = format!(
         r#"{{"users": 20, "admission": "{admission}", "user_packets": 60, "share": 0.7, "cqi": {{"kind": "gauss-markov"}}}}"#
@@ -147,20 +147,20 @@ fn tcp_runs_end_to_end_through_the_queues_of_users() {
     let tcp = r#"{"kind": "tcp"}"#;
     assert_eq!(over_the_radio(tcp, "infinite"), 0);
     assert!(over_the_radio(tcp, "tail") > 0);
-    // On an empty network: request, data and acknowledgement take the radio there and the uplink back.
+    // On an empty network: request, data and acknowledgement use the radio downlink and the uplink.
     let (records, _) = run(tcp, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
     let [end, acknowledged] =
         [records[0].end, records[0].acknowledged].map(|it| it.0 / 1_000_000_000);
-    assert_eq!((end, acknowledged), (8, 12)); // 2 + 4 ms of the handshake, up to 8 ms, 4 ms back
+    assert_eq!((end, acknowledged), (8, 12)); // 2 + 4 ms of the handshake, data by 8 ms, 4 ms for the acknowledgement
 }
 
 #[test]
 fn transports_of_the_data_centre_end_at_the_central_unit() {
     let phost = r#"{"kind": "phost"}"#;
     assert_eq!(over_the_radio(phost, "infinite"), 0);
-    // Its sources do not know the channel: they ask again and again.
+    // The sources of pHost do not know the channel: they send repeatedly.
     assert!(over_the_radio(phost, "tail") > 10_000);
-    // The source has its acknowledgement from the central unit long before the device has the data.
+    // The source gets its acknowledgement from the central unit long before the device gets the data.
     let (records, simulation) = run(phost, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
     assert_eq!(records[0].end.0, 2_000_000_000);
     assert_eq!(ran(&simulation).counts().delivered, 1);

@@ -1,8 +1,8 @@
-//! Transports under load on a small leaf-spine: exact results of a fixed seed, and that every flow ends.
+//! Transports under load on a small leaf-spine: exact results of a fixed seed, and completion of every flow.
 
 use cellbed_fabric::description::Description;
 
-/// Sums of completion times and of times until the acknowledgement, ps, of 300 flows; bytes dropped.
+/// Returns sums of completion times and of times until the acknowledgement, ps, of 300 flows; and the dropped bytes.
 fn run(transport: &str, traffic: &str, buffer: u64) -> (u64, u64, u64) {
     let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     let description = serde_json::json!({

@@ -1,17 +1,17 @@
-//! Transports on the fabric against closed forms.
+//! Transports on the fabric, compared with closed forms.
 
 use cellbed_fabric::description::Description;
 use cellbed_fabric::transport::AnyTransport;
 use cellbed_fabric::units::{HostId, Picos};
 use cellbed_fabric::{Node, Record, Simulation};
 
-/// Time of a packet, and latencies of control and of a full packet between hosts of a rack: 40 bytes, then all of it,
-/// at 10 Gbit/s; two hops of 200 ns.
+/// Duration of a packet; latencies of a control packet and of a full packet between hosts of a rack: 40 bytes, then the
+/// whole packet, at 10 Gbit/s; two hops of 200 ns.
 const T: u64 = 1_200_000;
 const CONTROL: u64 = 2 * 32_000 + 400_000;
 const FULL: u64 = 32_000 + T + 400_000;
 
-/// Flows of bytes, source, destination and start (ps) on four hosts with 10 Gbit/s at one switch.
+/// Runs flows, given as bytes, source, destination and start (ps), on four hosts with 10 Gbit/s at one switch.
 fn rack(
     transport: &str,
     flows: &[(u64, u32, u32, u64)],
@@ -38,7 +38,7 @@ const PFABRIC: &str = r#"{"kind": "pfabric"}"#;
 #[test]
 fn a_flow_alone_takes_the_time_of_its_protocol() {
     for (transport, packets, expected) in [
-        // The request, 32 ns, and free tokens.
+        // The request, 32 ns, then packets by free tokens.
         (PHOST, 3, 32_000 + 2 * T + FULL),
         // Request, first token, nine packets at the pace of the tokens.
         (PHOST, 9, 2 * CONTROL + 8 * T + FULL),
@@ -57,9 +57,9 @@ fn a_flow_alone_takes_the_time_of_its_protocol() {
 
 #[test]
 fn free_tokens_of_phost_expire_and_are_granted_again() {
-    // Both begin with eight. The first is served first, until its last packet leaves at 8 T; the tokens of the second
-    // live until 9.5 T, so that two of them are used. Its destination reserved 8 packet times and then waits until 16 T
-    // after the request before it grants the six others again.
+    // Both flows begin with eight tokens. The first flow is served until its last packet leaves at 8 T. The second
+    // flow's tokens live until 9.5 T, so that two of them are used. Its destination reserved 8 packet times, and then
+    // waits until 16 T after the request before granting the other six again.
     let flows = [(8 * 1460, 0, 1, 0), (8 * 1460, 0, 2, 0)];
     let (records, _) = rack(PHOST, &flows, BUFFER);
     let second = records.iter().find(|it| it.flow.destination == HostId(2));
@@ -69,7 +69,7 @@ fn free_tokens_of_phost_expire_and_are_granted_again() {
 
 #[test]
 fn a_lost_request_of_phost_is_repeated() {
-    // A port that holds nothing but what it sends: of three requests at once it drops two.
+    // A port without a buffer besides the packet in transmission: of three simultaneous requests it drops two.
     let flows = [0, 2, 3].map(|source| (9 * 1460, source, 1, 0));
     let (records, _) = rack(r#"{"kind": "phost", "repeat_request": 100}"#, &flows, 0);
     assert!(
@@ -87,7 +87,7 @@ fn a_short_flow_of_pfabric_waits_only_for_the_packet_in_transmission() {
 
 #[test]
 fn a_lost_packet_of_pfabric_is_sent_again_after_the_timeout() {
-    // A port that holds nothing but what it sends: of two packets at once it drops one.
+    // A port without a buffer besides the packet in transmission: of two simultaneous packets it drops one.
     let (records, _) = rack(PFABRIC, &[(1460, 0, 1, 0), (1460, 2, 1, 0)], 0);
     let ends: Vec<u64> = records.iter().map(|it| it.end.0).collect();
     assert_eq!(ends, [FULL, 45_000_000 + FULL]);
@@ -109,7 +109,7 @@ fn simulation(description: serde_json::Value) -> Simulation<AnyTransport> {
     description.simulation().unwrap()
 }
 
-/// Runs a description in JSON. Returns its flows, and the simulation at its end.
+/// Runs a description in JSON. Returns its flows, and the finished simulation.
 fn run(description: serde_json::Value) -> (Vec<Record>, Simulation<AnyTransport>) {
     let mut simulation = simulation(description);
     let mut records = Vec::new();
@@ -131,8 +131,7 @@ fn leaf_spine(transport: serde_json::Value, load: f64, flows: u32) -> serde_json
 
 #[test]
 fn two_dctcp_flows_keep_the_queue_at_the_mark() {
-    // Two sources, a destination, 10 Gbit/s, a round trip of 100 µs and its packets' transmission; marks above 40
-    // packets.
+    // Two sources, one destination, 10 Gbit/s, a round trip of 100 µs plus transmission times; marks above 40 packets.
     let packets = 40.0;
     let mut simulation = simulation(serde_json::json!({
         "seed": 1,
@@ -144,7 +143,7 @@ fn two_dctcp_flows_keep_the_queue_at_the_mark() {
         "transport": {"kind": "dctcp"},
         "traffic": {"trace": [[60_000_000, 0, 2, 0], [60_000_000, 1, 2, 7_000_000]]}
     }));
-    // What has passed the port to the destination: bytes, bytes · time waited, drops.
+    // Traffic at the port to the destination so far: bytes, bytes · waiting time, drops.
     let mut until = |millis: u64| {
         while simulation.fabric().now() < Picos::from_millis(millis) {
             assert!(simulation.advance(100, &mut |_| {}));
@@ -185,7 +184,7 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
         description["sampling"] = serde_json::json!({"interval_ps": 100_000, "kinds": kinds});
         let (records, simulation) = run(description);
         assert_eq!(records, unsampled, "{kind}");
-        // Of all cards: the integral over time of waiting bytes, and the longest queue.
+        // For all cards: the integral of waiting bytes over time, and the longest queue.
         let cards = || {
             let samples = simulation.samples().iter();
             samples.filter(|it| (it.from, it.to) == (0, 1))
@@ -194,7 +193,7 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
         let sampled: f64 = cards().map(|it| it.mean_bytes * 32.0 * step as f64).sum();
         let counters = || simulation.fabric().port_counters().take(32);
         let counted: f64 = counters().map(|it| it.byte_picos as f64).sum();
-        // pFabric drops packets that have waited, which the counters leave out.
+        // pFabric drops packets that have waited; the counters exclude their waiting time.
         assert!(sampled > 0.97 * counted, "{kind}: {sampled} {counted}");
         assert!(
             sampled < 1.03 * counted || kind == "pfabric",
@@ -207,8 +206,8 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
 
 #[test]
 fn connections_of_a_host_take_turns_at_its_card() {
-    // Two flows of a source to two destinations, which its card limits: it drops and marks nothing, and both have half
-    // of it.
+    // Two flows from one source to two destinations, limited by the source's card: the card drops and marks nothing,
+    // and each flow gets half of its rate.
     for kind in ["tcp", "dctcp"] {
         let (records, simulation) = run(serde_json::json!({
             "seed": 1,
@@ -222,7 +221,7 @@ fn connections_of_a_host_take_turns_at_its_card() {
         let card = *simulation.fabric().port_counters().next().unwrap();
         assert!(card.most_bytes <= 4_500, "{kind}: {card:?}");
         assert_eq!((card.dropped, card.marked), (0, 0), "{kind}");
-        // 1448 bytes of data in 1500 bytes, and nothing but the handshake and the way are lost.
+        // 1448 bytes of data in 1500 bytes; besides, only the handshake and the path take time.
         let least = 20e6 / 1448.0 * 1500.0 * 8.0 / 10e9;
         for record in records {
             let taken = record.end.as_secs_f64();

@@ -1,56 +1,56 @@
-//! Flows: what applications ask for, and how it went.
+//! Flows: requests of applications, and their outcome.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::units::{FlowId, HostId, Picos};
 
-/// A transfer that an application asks for.
+/// A transfer that an application requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The host that has the bytes.
     pub source: HostId,
-    /// The host that wants them.
+    /// The host that receives the bytes.
     pub destination: HostId,
-    /// A mobile user behind the destination, a central unit.
+    /// The mobile user behind the destination, a central unit.
     pub user: Option<u32>,
     /// Bytes of the application.
     pub bytes: u64,
-    /// When it starts.
+    /// Start of the flow.
     pub start: Picos,
 }
 
-/// A flow that has ended.
+/// A finished flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number.
+    /// Number of the flow.
     pub id: FlowId,
     /// Requested flow.
     pub flow: Flow,
-    /// When its last byte reached the destination.
+    /// Arrival of the last byte at the destination.
     pub end: Picos,
-    /// When its source knew.
+    /// Arrival of the last acknowledgement at the source.
     pub acknowledged: Picos,
     /// Completion time on an empty path, for comparison with `acknowledged` − start.
     pub ideal: Picos,
 }
 
 impl Record {
-    /// Time from the start until the last byte was there.
+    /// Returns the time from the start until the arrival of the last byte.
     pub fn completion(&self) -> Picos {
         self.end.since(self.flow.start)
     }
 
-    /// Return the ratio of the completion time to that on an empty path, with the last acknowledgement on either side.
+    /// Return the ratio of the completion time to that on an empty path, both including the last acknowledgement.
     pub fn slowdown(&self) -> f64 {
         self.acknowledged.since(self.flow.start).0 as f64 / self.ideal.0 as f64
     }
 }
 
-/// States of flows by number, only of those that live.
+/// States of open flows by number.
 pub type FlowMap<T> = HashMap<FlowId, T, BuildHasherDefault<Multiply>>;
 
-/// A hash for the numbers of flows, one multiplication: they come in order, nobody chooses them.
+/// A hash of flow numbers, one multiplication: the numbers are sequential, and no user chooses them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Multiply(u64);
 

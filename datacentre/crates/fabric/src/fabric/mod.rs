@@ -1,11 +1,11 @@
 //! The data centre: hosts and switches in virtual time.
 //!
-//! A [`Simulation`] joins a [`Fabric`], the network, with a [`Transport`], which acts for all
-//! hosts, and a [`Traffic`], which starts flows. A packet costs one event for each port that it passes:
+//! A [`Simulation`] combines a [`Fabric`], the network, a [`Transport`], which acts for all hosts, and a [`Traffic`],
+//! which starts flows. A packet costs one event for each port on its path:
 //!
 //! 1. [`Fabric::send`] puts a packet into the port of its host's card;
-//! 2. at the event at which it reaches the other end of the link, a switch puts it into the next port;
-//! 3. a host gives it to the transport, which may send others, and has its wakes and pulls.
+//! 2. at the event of its arrival at the other end of the link, a switch puts the packet into the next port;
+//! 3. a host passes the packet to the transport, which may send others, and has wake-ups and pulls.
 
 mod flow;
 mod packet;
@@ -30,18 +30,18 @@ use packet::{Arena, Place};
 use port::{NEVER, Port, PortConfig};
 use topology::forwarded_bytes;
 
-/// Slots of the event wheel: 2^10 ps.
+/// Size of the event wheel's slots: 2^10 ps.
 const SLOT: u32 = 10;
-/// Debug builds count the bytes of all packets after each event, and search for every packet after as many events.
+/// Interval in events between searches for every packet in debug builds, which also count all bytes after each event.
 const AUDIT: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A packet of a port reaches the node at the other end.
+    /// A packet of a port arrives at the node at the other end.
     Reach { port: u32 },
-    /// The card of a host may be idle: its transport is asked for a packet.
+    /// The card of a host may be idle: ask its transport for a packet.
     Card { host: HostId },
-    /// A transport asked for this time.
+    /// A wake-up that a transport requested.
     Wake { token: u64 },
     /// The next flow starts.
     Start,
@@ -54,15 +54,15 @@ enum Event {
 /// Queueing of packets at the ports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ports {
-    /// Their discipline.
+    /// Discipline of the ports.
     pub discipline: Discipline,
-    /// Most bytes that wait at a port, without the packet in transmission.
+    /// Maximum bytes waiting at a port, without the packet in transmission.
     pub buffer: u64,
-    /// The same at the cards of hosts.
+    /// Maximum bytes waiting at the card of a host.
     pub card_buffer: u64,
-    /// ECN: a packet is marked if it finds more bytes than this waiting at a switch.
+    /// ECN: a packet is marked if more bytes than this wait at a switch when it arrives.
     pub mark_above: Option<u64>,
-    /// When switches send packets on.
+    /// When switches forward packets.
     pub switching: Switching,
     /// Choice among equal paths.
     pub balancing: Balancing,
@@ -81,36 +81,36 @@ impl Default for Ports {
     }
 }
 
-/// Bytes and packets since the start. At every time, `sent` = `delivered` + `dropped` + what is under way.
+/// Bytes and packets since the start. At any time, `sent` = `delivered` + `dropped` + bytes in transit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Events processed.
     pub events: u64,
-    /// Packets that a port has begun to send, counted at every port.
+    /// Number of transmissions by ports that have begun.
     pub packet_hops: u64,
-    /// Bytes given to hosts' cards.
+    /// Bytes passed to hosts' cards.
     pub sent: u64,
-    /// Bytes that have reached their host.
+    /// Bytes that have arrived at their host.
     pub delivered: u64,
     /// Bytes dropped at ports.
     pub dropped: u64,
-    /// Flows that have started.
+    /// Number of flows that have started.
     pub started: u64,
-    /// Flows that are over for both ends.
+    /// Number of flows that are over for both ends.
     pub finished: u64,
 }
 
-/// A flow that lives.
+/// An open flow.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     flow: Flow,
     end: Option<Picos>,
-    /// Its bytes go beyond its destination.
+    /// True if its bytes continue beyond its destination.
     held: bool,
     acknowledged: bool,
 }
 
-/// The network, as a transport sees it: packets, times and flows.
+/// The network as seen by a transport: packets, times and flows.
 #[derive(Debug)]
 pub struct Fabric {
     now: Picos,
@@ -122,14 +122,14 @@ pub struct Fabric {
     wheel: Wheel<Event>,
     flows: FlowMap<Live>,
     counters: Counters,
-    /// Work of callbacks for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
+    /// Work that callbacks leave to the loop: hosts whose transport is asked for a packet, dropped packets, records.
     kicked: Vec<HostId>,
     dropped: Vec<Place>,
     records: Vec<Record>,
 }
 
 impl Fabric {
-    /// An empty network at time 0.
+    /// Returns an empty network at time 0.
     pub fn new(topology: Topology, config: &Ports, seed: u64) -> Self {
         let mut spraying = stream(seed, Purpose::Spraying, 0);
         let ports = topology.edges().iter().map(|edge| {
@@ -171,32 +171,32 @@ impl Fabric {
         }
     }
 
-    /// The time of the event that is being processed.
+    /// Returns the time of the current event.
     #[inline]
     pub fn now(&self) -> Picos {
         self.now
     }
 
-    /// The network's nodes and links.
+    /// Returns the network's nodes and links.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// When switches send packets on.
+    /// Returns when switches forward packets.
     pub fn switching(&self) -> Switching {
         self.switching
     }
 
-    /// Rate of a host's card.
+    /// Returns the rate of a host's card.
     #[inline]
     pub fn card_rate(&self, host: HostId) -> Rate {
         self.ports[host.index()].rate
     }
 
-    /// A flow that lives.
+    /// Returns an open flow.
     ///
     /// # Panics
-    /// If it is [closed](Self::close), or has not started.
+    /// If the flow is [closed](Self::close), or has not started.
     #[inline]
     pub fn flow(&self, flow: FlowId) -> &Flow {
         &self.flows[&flow].flow
@@ -207,7 +207,7 @@ impl Fabric {
         self.flows.contains_key(&flow)
     }
 
-    /// The flows that live, in any order, with the times at which their last bytes arrived.
+    /// Returns the open flows in any order, with the arrival times of their last bytes.
     pub fn live(&self) -> impl Iterator<Item = (FlowId, &Flow, Option<Picos>)> {
         self.flows
             .iter()
@@ -227,7 +227,7 @@ impl Fabric {
         self.offer(from.0, place);
     }
 
-    /// Asks the transport for packets of this host, [`pull`](Transport::pull), now and whenever the host's card is
+    /// Asks the transport for packets of this host by [`pull`](Transport::pull), now and whenever the host's card is
     /// idle, until it returns none.
     #[inline]
     pub fn kick(&mut self, host: HostId) {
@@ -242,24 +242,24 @@ impl Fabric {
         }
     }
 
-    /// Bytes that wait at a host's card, without the packet in transmission.
+    /// Returns the bytes waiting at a host's card, without the packet in transmission.
     pub fn card_backlog(&mut self, host: HostId) -> u64 {
         self.ports[host.index()].waiting(self.now.0, &mut self.arena)
     }
 
-    /// Return whether a host's card is neither sending nor has packets.
+    /// Return whether a host's card has no packets and is not sending.
     pub fn card_is_idle(&mut self, host: HostId) -> bool {
         self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
 
-    /// Wakes the transport ([`wake`](Transport::wake)) at a time, not before now.
+    /// Wakes the transport ([`wake`](Transport::wake)) at a time that is not before now.
     #[inline]
     pub fn wake(&mut self, at: Picos, token: u64) {
         self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
     }
 
-    /// Keeps a flow whose bytes go beyond its destination: until its [release](Self::release) it neither ends nor is
-    /// freed.
+    /// Holds a flow whose bytes continue beyond its destination: it neither ends nor is freed before its
+    /// [release](Self::release).
     pub fn hold(&mut self, flow: FlowId) {
         if let Some(live) = self.flows.get_mut(&flow) {
             live.held = true;
@@ -278,7 +278,7 @@ impl Fabric {
         }
     }
 
-    /// Records that the last byte of a flow has reached its destination. The first call counts.
+    /// Records that the last byte of a flow has arrived at its destination. Only the first call counts.
     pub fn finish(&mut self, flow: FlowId) {
         let now = self.now;
         if let Some(live) = self.flows.get_mut(&flow).filter(|live| !live.held) {
@@ -286,7 +286,7 @@ impl Fabric {
         }
     }
 
-    /// Closes a flow whose source knows that all of it has arrived: frees its state and emits its record.
+    /// Closes a flow after its source knows that all has arrived: frees its state and emits its record.
     pub fn close(&mut self, id: FlowId) {
         if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
             live.acknowledged = true;
@@ -305,13 +305,12 @@ impl Fabric {
         }
     }
 
-    /// Returns the time that a flow of full packets and a shorter last one takes on an empty path, with an
-    /// acknowledgement of 40 bytes back. Where packets are sprayed, the last one may take another path than those
-    /// before it.
+    /// Returns the duration of a flow of full packets and a shorter last one on an empty path, including an
+    /// acknowledgement of 40 bytes. Under spraying, the last packet may take another path than the others.
     pub fn ideal(&self, flow: &Flow) -> Picos {
         let full = (flow.bytes - 1) / u64::from(FULL_PAYLOAD);
         let last = (flow.bytes - full * u64::from(FULL_PAYLOAD)) as u16 + HEADER;
-        // When the first full packet, the last full one and the last one come to each port; the time between full ones.
+        // Arrival at each port of the first full, the last full and the last packet; interval between full packets.
         let (mut first, mut before, mut at, mut spacing) = (0, 0, 0, 0);
         let mut sprayed = false;
         for port in self.topology.path(flow.source, flow.destination) {
@@ -345,7 +344,7 @@ impl Fabric {
         Picos(at.max(before)) + back
     }
 
-    /// Bytes and packets since the start.
+    /// Returns the bytes and packets since the start.
     pub fn counters(&self) -> Counters {
         let packet_hops = self.port_counters().map(|port| port.packets).sum();
         Counters {
@@ -368,9 +367,9 @@ impl Fabric {
         }
     }
 
-    /// Sets the next event of a port. Lots decide between packets that reach switches at the same picosecond: with any
-    /// fixed order some flows lose every packet for which a queue has one place left (Floyd and Jacobson, "On traffic
-    /// phase effects in packet-switched gateways", Internetworking: Research and Experience 3(3), 1992).
+    /// Sets the next event of a port. Lots order packets that reach switches at the same picosecond: in any fixed
+    /// order, some flows lose every packet for which a queue has one free place (Floyd and Jacobson, "On traffic phase
+    /// effects in packet-switched gateways", Internetworking: Research and Experience 3(3), 1992).
     #[inline]
     fn schedule(&mut self, number: u32) {
         let port = &mut self.ports[number as usize];
@@ -383,15 +382,15 @@ impl Fabric {
         }
     }
 
-    /// Asks the transport for a packet when the card is idle, after all other events of that instant.
+    /// Asks the transport for a packet when the card is idle, after all other events of the same instant.
     #[inline]
     fn pull_later(&mut self, host: HostId) {
         let at = self.ports[host.index()].busy_until;
         self.wheel.push_turn(at, Turn::Last, Event::Card { host });
     }
 
-    /// Takes the packet of a port that reaches the other end now, and returns it with the node there. An event that the
-    /// port has replaced by another one returns none.
+    /// Takes the packet of a port that arrives at the other end now, and returns it with that node. An event that the
+    /// port has replaced returns none.
     #[inline]
     fn reach(&mut self, number: u32) -> Option<(Node, Place)> {
         let port = &mut self.ports[number as usize];
@@ -405,7 +404,7 @@ impl Fabric {
         Some((to, place?))
     }
 
-    /// The outgoing port of a switch for a packet received at another port.
+    /// Returns the outgoing port of a switch for a packet received at another port.
     #[inline]
     fn next_port(&mut self, by: u32, switch: u32, place: Place) -> u32 {
         let packet = &self.arena[place].packet;

@@ -1,4 +1,4 @@
-//! Packets, and the arena that holds those under way.
+//! Packets, and the arena of packets in transit.
 
 use std::num::NonZeroU32;
 
@@ -12,30 +12,30 @@ pub struct Kind(pub u8);
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Its flow.
+    /// Flow of the packet.
     pub flow: FlowId,
     /// The destination host.
     pub to: HostId,
-    /// The transport's.
+    /// Kind, defined by the transport.
     pub kind: Kind,
     /// Priority at a port with priorities, 0 the highest.
     pub priority: u8,
     /// Bytes on the wire.
     pub size: u16,
-    /// The transport's, such as the number of the packet in its flow.
+    /// Value of the transport, e.g. the number of the packet in its flow.
     pub sequence: u32,
-    /// pFabric's order at a port: the smallest first, such as the packets that remain of the flow.
+    /// pFabric's order at a port, smallest first, e.g. the remaining packets of the flow.
     pub rank: u64,
-    /// The transport's.
+    /// Value of the transport.
     pub value: u64,
     /// True if the transport understands ECN.
     pub ecn_capable: bool,
-    /// True if a port has marked it: congestion experienced.
+    /// True if a port has marked the packet: congestion experienced.
     pub ecn: bool,
 }
 
 impl Packet {
-    /// A packet of a flow; everything else is 0.
+    /// Returns a packet of a flow; all other fields are 0.
     pub const fn new(flow: FlowId, to: HostId, kind: Kind, size: u16) -> Self {
         Self {
             flow,
@@ -56,21 +56,21 @@ impl Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(NonZeroU32);
 
-/// A packet under way: a line of the processor's cache.
+/// A packet in transit, one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Slot {
     pub(super) packet: Packet,
-    /// Arrival in its queue; later the time at which the port began to send it.
+    /// Arrival in the queue; later the time at which the port began to send the packet.
     pub(super) since: u64,
-    /// When it reaches the next node, once that is known.
+    /// Arrival at the next node, once known.
     pub(super) reaches: u64,
-    /// Its neighbours in its [`List`].
+    /// Next and previous packet in the [`List`].
     pub(super) next: Option<Place>,
     previous: Option<Place>,
 }
 
-/// The packets under way.
+/// The packets in transit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
     slots: Slab<Slot>,
@@ -99,7 +99,7 @@ impl Arena {
         packet
     }
 
-    /// Bytes of all packets.
+    /// Returns the bytes of all packets.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         self.held
@@ -121,7 +121,7 @@ impl std::ops::IndexMut<Place> for Arena {
     }
 }
 
-/// A list of packets of the arena. A packet is in one list at most.
+/// A list of packets in the arena. A packet is in at most one list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct List {
     pub(super) first: Option<Place>,

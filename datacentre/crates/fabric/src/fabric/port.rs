@@ -1,25 +1,25 @@
-//! Ports: where packets wait for a link, and what is dropped or marked there.
+//! Ports, in which packets wait for a link and are dropped or marked.
 
 use super::packet::{Arena, List, Place};
 use super::topology::{HEADER, Node};
 use crate::units::{FlowId, Picos, Rate};
 
-/// Priorities of [`Discipline::Priority`].
+/// Number of priorities of [`Discipline::Priority`].
 pub const PRIORITIES: usize = 8;
 
-/// Queueing discipline of a port: the packets it holds, and the order of sending. The packet in
-/// transmission does not count against the buffer.
+/// Queueing discipline of a port: the buffered packets and the order of sending. The packet in transmission does not
+/// count against the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Discipline {
     /// First in, first out; a packet that does not fit is dropped.
     #[default]
     DropTail,
-    /// Strict [`priorities`](super::Packet::priority), first in, first out in each; where the buffer overflows, the
-    /// latest of the worst priority is dropped, which may be the packet that has just come.
+    /// Strict [`priorities`](super::Packet::priority), first in, first out in each; if the buffer overflows, the latest
+    /// packet of the worst priority is dropped, possibly the arriving one.
     Priority,
-    /// The smallest [`rank`](super::Packet::rank) first, of its flow the oldest packet; where the buffer overflows, the
-    /// latest of the largest rank is dropped (Alizadeh et al., "pFabric", SIGCOMM 2013, §4.2).
+    /// The flow with the smallest [`rank`](super::Packet::rank) first, by its oldest packet; if the buffer overflows,
+    /// the latest packet of the largest rank is dropped (Alizadeh et al., "pFabric", SIGCOMM 2013, §4.2).
     Smallest,
 }
 
@@ -27,53 +27,52 @@ pub enum Discipline {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(align(64))]
 pub struct PortCounters {
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u64,
     /// Bytes sent.
     pub bytes: u64,
-    /// Packets dropped.
+    /// Number of packets dropped.
     pub dropped: u64,
     /// Bytes dropped.
     pub dropped_bytes: u64,
-    /// Packets marked.
+    /// Number of packets marked.
     pub marked: u64,
-    /// Most bytes that have waited at once.
+    /// Maximum bytes waiting at once.
     pub most_bytes: u64,
-    /// Sum over the packets sent of bytes · time waited: the mean occupancy is this divided by the time of the run.
+    /// Sum over sent packets of bytes · waiting time: divided by the duration of the run, the mean occupancy.
     pub byte_picos: u128,
 }
 
-/// Never.
+/// Time of an event that never happens.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// A port: the queue and the transmitter of one direction of a link, and the packets on their way to its other end.
+/// A port: the queue and the transmitter of one direction of a link, and the packets in transit to its other end.
 ///
-/// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take)
-/// at [`next_event`](Self::next_event). A packet costs one event: the successor of a packet is chosen late, among the
-/// packets that waited at the end of its transmission.
+/// The caller adds packets by [`accept`](Self::accept), and removes them at the other end by [`take`](Self::take) at
+/// [`next_event`](Self::next_event). A packet costs one event: the next packet is selected late, among the packets that
+/// waited at the end of the transmission.
 ///
-/// A packet that does not wait touches two lines of the processor's cache: the fields before `counters`, and the
-/// counters.
+/// A packet that does not wait touches two cache lines: the fields before `counters`, and the counters.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Port {
-    /// The earliest event of the port in the wheel.
+    /// The earliest event of the port in the event wheel.
     pub(super) event_at: u64,
-    /// When the last packet of `line` has been sent.
+    /// When the last packet of `line` will have been sent.
     pub(super) busy_until: u64,
-    /// Bytes that wait.
+    /// Waiting bytes.
     bytes: u64,
     pub(super) rate: Rate,
-    /// From the start of a packet, or from its end if `whole`, until the next node can begin with it.
+    /// Time from the beginning of a transmission, or its end if `whole`, until the next node can process the packet.
     lead: u64,
-    /// Packets whose transmission has begun or, where nothing overtakes, for which its time is known, in order.
+    /// Packets, in order, whose transmission has begun or whose time is known because no packet overtakes.
     line: List,
     pub(super) to: Node,
-    /// Next of the equal paths at the node behind the port.
+    /// Index of the next of the equal paths at the node behind the port.
     pub(super) spray: u32,
     /// True if the next node needs the whole packet, not only its header.
     whole: bool,
-    /// True if its host's transport is asked for a packet whenever the port is idle.
+    /// True if the host's transport is asked for a packet whenever the port is idle.
     pub(super) pulls: bool,
     pub(super) counters: PortCounters,
     queue: Queue,
@@ -81,10 +80,10 @@ pub(super) struct Port {
     mark_above: u64,
 }
 
-/// The packets that wait.
+/// The waiting packets.
 #[derive(Debug)]
 enum Queue {
-    /// They are in the port's line already, as their times are known. Here is the first of them.
+    /// The waiting packets are already in the port's line, as their times are known. `first` is the first of them.
     DropTail {
         first: Option<Place>,
     },
@@ -131,8 +130,8 @@ impl Port {
         }
     }
 
-    /// Accepts a packet now; packets dropped for it go to `dropped`. Returns whether
-    /// [`next_event`](Self::next_event) may have become earlier.
+    /// Accepts a packet now; packets dropped for it go to `dropped`. Returns whether [`next_event`](Self::next_event)
+    /// may now be earlier.
     #[inline]
     pub(super) fn accept(
         &mut self,
@@ -177,7 +176,7 @@ impl Port {
         alone
     }
 
-    /// Takes the packet that reaches the other end now.
+    /// Takes the packet that arrives at the other end now.
     #[inline]
     pub(super) fn take(&mut self, now: u64, arena: &mut Arena) -> Option<Place> {
         if self.line.first.is_none() {
@@ -185,7 +184,7 @@ impl Port {
         }
         let place = self.line.first?;
         if arena[place].reaches > now {
-            return None; // a longer packet has come before the one expected
+            return None; // a longer packet has been sent instead of the expected one
         }
         self.line.pop_front(arena);
         if self.bytes > 0
@@ -198,7 +197,7 @@ impl Port {
         Some(place)
     }
 
-    /// The next time at which [`take`](Self::take) must be called.
+    /// Returns the time of the next call of [`take`](Self::take).
     #[inline]
     pub(super) fn next_event(&self, arena: &Arena) -> u64 {
         let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
@@ -206,9 +205,9 @@ impl Port {
             return reaches;
         }
         if !self.whole {
-            return self.busy_until + self.lead; // whichever it will be
+            return self.busy_until + self.lead; // for any packet
         }
-        // As if no better one came.
+        // Assumes that no better packet arrives.
         let next = match &self.queue {
             Queue::Priority(levels) => levels.best(),
             Queue::Smallest(ranked) => ranked.best(),
@@ -219,13 +218,13 @@ impl Port {
         })
     }
 
-    /// Bytes that wait, without the packet in transmission.
+    /// Returns the waiting bytes, without the packet in transmission.
     pub(super) fn waiting(&mut self, now: u64, arena: &mut Arena) -> u64 {
         self.catch_up(now, arena);
         self.bytes
     }
 
-    /// Return whether the port can begin with another packet now. Makes the decisions that are due by `now`.
+    /// Return whether the port can send another packet now. Makes the decisions that are due by `now`.
     #[inline]
     pub(super) fn is_idle(&mut self, now: u64, arena: &mut Arena) -> bool {
         self.catch_up(now + 1, arena);
@@ -253,7 +252,7 @@ impl Port {
         }
     }
 
-    /// Decides which packet follows the one in transmission, if any waits.
+    /// Selects the packet that follows the one in transmission, if any.
     #[inline]
     fn begin(&mut self, arena: &mut Arena) {
         let next = match &mut self.queue {
@@ -299,10 +298,10 @@ impl Port {
         }
     }
 
-    /// Bytes of all packets in the port, by looking at each of the line.
+    /// Returns the bytes of all packets in the port, counted packet by packet.
     pub(super) fn audit(&self, arena: &Arena) -> u64 {
         let mut bytes = match &self.queue {
-            Queue::DropTail { .. } => 0, // they are in the line
+            Queue::DropTail { .. } => 0, // already in the line
             Queue::Priority(_) | Queue::Smallest(_) => self.bytes,
         };
         let mut next = self.line.first;
@@ -317,13 +316,13 @@ impl Port {
 /// Strict priorities.
 #[derive(Debug, Default)]
 struct Levels {
-    /// A bit for each level that has packets.
+    /// One bit per level: whether the level has packets.
     occupied: u32,
     levels: [List; PRIORITIES],
 }
 
 impl Levels {
-    /// The packet that would be sent now.
+    /// Returns the packet that would be sent now.
     #[inline]
     fn best(&self) -> Option<Place> {
         self.levels
@@ -338,7 +337,7 @@ impl Levels {
         self.levels[level].push_back(place, arena);
     }
 
-    /// The latest packet of the worst level.
+    /// Removes the latest packet of the worst level.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         let level = self.occupied.checked_ilog2()? as usize;
         let place = self.levels[level].pop_back(arena);
@@ -362,15 +361,15 @@ impl Levels {
     }
 }
 
-/// pFabric's order. Its queues are short by design, so that a look through all packets is quicker than any index.
+/// pFabric's order. Its queues are short by design, so a scan of all packets is faster than any index.
 #[derive(Debug, Default)]
 struct Ranked {
-    /// In order of arrival.
+    /// Packets in order of arrival, with rank and flow.
     packets: Vec<(u64, FlowId, Place)>,
 }
 
 impl Ranked {
-    /// The packet that would be sent now: the oldest of the flow that has the smallest rank.
+    /// Returns the packet that would be sent now: the oldest of the flow with the smallest rank.
     fn best(&self) -> Option<Place> {
         self.best_index().map(|index| self.packets[index].2)
     }
@@ -386,7 +385,7 @@ impl Ranked {
         self.packets.push((packet.rank, packet.flow, place));
     }
 
-    /// The latest packet of the largest rank.
+    /// Removes the latest packet of the largest rank.
     fn shed(&mut self) -> Option<Place> {
         let ranks = self.packets.iter().enumerate();
         let (worst, _) = ranks.max_by_key(|(_, packet)| packet.0)?;
@@ -405,7 +404,7 @@ mod tests {
     use super::*;
     use crate::units::HostId;
 
-    /// A port of 10 Gbit/s to a switch at 200 ns, with its drops.
+    /// A port of 10 Gbit/s to a switch at a distance of 200 ns, with the dropped packets.
     struct Bench {
         port: Port,
         arena: Arena,
@@ -431,7 +430,7 @@ mod tests {
             }
         }
 
-        /// A packet of 1500 bytes.
+        /// Offers a packet of 1500 bytes.
         fn accept(&mut self, now: u64, flow: u32, sequence: u32, priority: u8, rank: u64) {
             let packet = Packet::new(FlowId(flow), HostId(0), Kind(0), 1500);
             let place = self.arena.insert(Packet {
@@ -445,7 +444,7 @@ mod tests {
                 .accept(now, place, &mut self.arena, &mut self.dropped);
         }
 
-        /// All that reach the other end: when, and their numbers.
+        /// Returns arrival times at the other end with the packets' numbers.
         fn reached(&mut self) -> Vec<(u64, u32)> {
             let mut reached = Vec::new();
             loop {
@@ -467,8 +466,8 @@ mod tests {
         }
     }
 
-    /// When packets that follow each other from time 0 reach a cut-through switch: 40 bytes and 200 ns after their
-    /// start.
+    /// Returns when the packets of a burst from time 0 reach a cut-through switch: 40 bytes and 200 ns after their
+    /// transmission begins.
     fn at(number: u64) -> u64 {
         number * 1_200_000 + 232_000
     }
@@ -477,9 +476,9 @@ mod tests {
     fn a_full_drop_tail_port_drops_what_comes() {
         let mut bench = Bench::new(Discipline::DropTail, 3_000, 1_500);
         (0..4).for_each(|sequence| bench.accept(0, 0, sequence, 0, 0)); // one in transmission, two wait
-        bench.accept(1_200_001, 0, 4, 0, 0); // another has begun meanwhile
+        bench.accept(1_200_001, 0, 4, 0, 0); // another transmission has begun meanwhile
         assert_eq!(bench.dropped(), [3]);
-        assert_eq!(bench.port.counters.marked, 1); // packet 3: 3,000 bytes waited; the other ones found 1,500 at most
+        assert_eq!(bench.port.counters.marked, 1); // packet 3: 3,000 bytes waited; the others found at most 1,500
         assert_eq!(
             bench.reached(),
             [(at(0), 0), (at(1), 1), (at(2), 2), (at(3), 4)]
@@ -498,7 +497,7 @@ mod tests {
         }
         assert_eq!(bench.dropped(), [3]);
         bench.accept(0, 0, 5, 7, 0);
-        assert_eq!(bench.dropped(), [3, 5]); // itself
+        assert_eq!(bench.dropped(), [3, 5]); // the arriving packet
         assert_eq!(
             bench.reached(),
             [(at(0), 0), (at(1), 4), (at(2), 2), (at(3), 1)]
@@ -510,11 +509,11 @@ mod tests {
         let mut bench = Bench::new(Discipline::Priority, 1 << 20, u64::MAX);
         bench.accept(0, 0, 0, 1, 0);
         bench.accept(0, 0, 1, 1, 0);
-        bench.accept(1_200_001, 0, 2, 0, 0); // packet 1 began at 1,200,000, although nobody has asked since
+        bench.accept(1_200_001, 0, 2, 0, 0); // packet 1 began at 1,200,000, although no call came since
         assert_eq!(bench.reached(), [(at(0), 0), (at(1), 1), (at(2), 2)]);
         bench.accept(10_000_000, 0, 3, 1, 0);
         bench.accept(10_000_000, 0, 4, 1, 0);
-        bench.accept(11_200_000, 0, 5, 0, 0); // at that very instant it is in time
+        bench.accept(11_200_000, 0, 5, 0, 0); // at that very instant: in time
         let order: Vec<u32> = bench.reached().iter().map(|it| it.1).collect();
         assert_eq!(order, [3, 5, 4]);
     }

@@ -1,33 +1,33 @@
-//! Queues over time.
+//! Queue lengths over time.
 
 use super::{Node, Topology};
 use crate::units::Picos;
 
-/// Instants that are kept at most: beyond, every other one is dropped and the interval doubled.
+/// Maximum instants kept; beyond it, every other one is dropped and the interval doubled.
 const MOST: usize = 1 << 16;
 
-/// Samples of the bytes that wait, over the ports that join nodes of the same two kinds.
+/// Samples of waiting bytes, over the ports that join nodes of the same two kinds.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
-    /// The first interval between two samples.
+    /// Initial interval between two samples.
     pub interval_ps: Picos,
-    /// A number for the kind of each node: of hosts, then of switches.
+    /// Number of each node's kind: first of hosts, then of switches.
     pub kinds: Vec<u16>,
 }
 
-/// Bytes that waited at the ports from nodes of one kind to nodes of another.
+/// Bytes waiting at the ports from nodes of one kind to nodes of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Picos,
-    /// Kind of the nodes where the ports are.
+    /// Kind of the nodes with the ports.
     pub from: u16,
     /// Kind of the nodes behind the ports.
     pub to: u16,
-    /// Mean over the ports.
+    /// Mean bytes over the ports.
     pub mean_bytes: f64,
-    /// At the port with most.
+    /// Bytes at the port with the longest queue.
     pub most_bytes: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Sample {
 #[derive(Debug)]
 pub(super) struct Sampler {
     pub(super) interval: Picos,
-    /// The group of each port, and the kinds and number of ports of each group.
+    /// Group of each port; kinds and number of ports of each group.
     group_of: Vec<usize>,
     groups: Vec<(u16, u16, u32)>,
     pub(super) samples: Vec<Sample>,

@@ -5,27 +5,27 @@ use super::{Event, Fabric, Flow, Live, Node, Packet, Record, SLOT, Sample, Sampl
 use crate::units::{FlowId, HostId, Picos};
 use crate::wheel::Wheel;
 
-/// The actions of all hosts. A transport keeps its states in a [`FlowMap`](super::FlowMap) or by host, and frees those
-/// of a flow when it calls [`Fabric::close`].
+/// The actions of all hosts. A transport keeps states of flows in a [`FlowMap`](super::FlowMap) or by host, and frees
+/// the state of a flow when calling [`Fabric::close`].
 pub trait Transport {
     /// Starts a flow: its source has the bytes, its destination knows nothing.
     fn start(&mut self, net: &mut Fabric, flow: FlowId);
 
-    /// Handles a whole packet that has reached a host.
+    /// Processes a complete packet that has arrived at a host.
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
 
-    /// Handles a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no
+    /// Processes a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no
     /// longer needs.
     fn wake(&mut self, net: &mut Fabric, token: u64);
 
-    /// Returns the next packet for an idle card after [`Fabric::kick`], or nothing until the next kick. Packets that it
-    /// [sends](Fabric::send) go first.
+    /// Returns the next packet for an idle card after [`Fabric::kick`], or `None` until the next kick. Packets passed
+    /// to [`Fabric::send`] meanwhile precede it.
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let _ = (net, host);
         None
     }
 
-    /// Counts a packet that a port has dropped. A transport must not react, as no host knows.
+    /// Counts a packet that a port has dropped. A transport must not react, as no host knows of the drop.
     fn on_drop(&mut self, net: &mut Fabric, packet: Packet) {
         let _ = (net, packet);
     }
@@ -43,7 +43,7 @@ pub struct Simulation<T> {
 }
 
 impl<T: Transport> Simulation<T> {
-    /// At time 0.
+    /// Returns a simulation at time 0.
     pub fn new(mut net: Fabric, transport: T, mut traffic: Traffic) -> Self {
         let next = traffic.next();
         if let Some(flow) = &next {
@@ -64,24 +64,24 @@ impl<T: Transport> Simulation<T> {
         self
     }
 
-    /// Takes samples of the queues.
+    /// Enables samples of the queues.
     pub fn with_sampling(mut self, sampling: &Sampling) -> Self {
         self.sampler = Some(Box::new(Sampler::new(sampling, &self.net.topology)));
         self.net.wheel.push(0, Event::Sample);
         self
     }
 
-    /// The samples of the queues, in order of time.
+    /// Returns the samples of the queues, in order of time.
     pub fn samples(&self) -> &[Sample] {
         self.sampler.as_ref().map_or(&[], |it| &it.samples)
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn fabric(&self) -> &Fabric {
         &self.net
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub fn transport(&self) -> &T {
         &self.transport
     }
@@ -91,7 +91,7 @@ impl<T: Transport> Simulation<T> {
         while self.advance(u64::MAX, &mut sink) {}
     }
 
-    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether events
+    /// Processes at most `events` events; records of finished flows go to `sink` in order. Returns whether events
     /// remain: the run ends when all flows are over or no event is left.
     pub fn advance(&mut self, events: u64, sink: &mut impl FnMut(Record)) -> bool {
         let until = self.net.counters.events.saturating_add(events);
@@ -178,7 +178,7 @@ impl<T: Transport> Simulation<T> {
         net.pull_later(host);
     }
 
-    /// Does the work that callbacks have left.
+    /// Does the work that callbacks left to the loop.
     #[inline]
     fn settle(&mut self, sink: &mut impl FnMut(Record)) {
         while let Some(host) = self.net.kicked.pop() {

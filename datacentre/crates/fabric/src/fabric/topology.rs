@@ -4,28 +4,28 @@ use std::collections::VecDeque;
 
 use crate::units::{HostId, Picos, Rate};
 
-/// When a switch sends a packet on.
+/// When a switch forwards a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switching {
-    /// As soon as its header of [`HEADER`] bytes has come.
+    /// As soon as the header of [`HEADER`] bytes has arrived.
     #[default]
     CutThrough,
-    /// When all of it has come.
+    /// When the whole packet has arrived.
     StoreAndForward,
 }
 
-/// Bytes that a cut-through switch must have of a packet.
+/// Bytes of a packet that a cut-through switch needs.
 pub const HEADER: u16 = 40;
 
 /// Choice among several equal paths of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Balancing {
-    /// Each in turn: a counter for each incoming link of a switch.
+    /// Each path in turn: a counter per incoming link of a switch.
     #[default]
     Spray,
-    /// The same for all packets of a flow in a direction, by a hash.
+    /// The same path for all packets of a flow in a direction, by a hash.
     Ecmp,
 }
 
@@ -45,9 +45,9 @@ pub struct Edge {
     pub from: Node,
     /// Node at the other end.
     pub to: Node,
-    /// Its rate.
+    /// Rate of the link.
     pub rate: Rate,
-    /// From the end of transmission of a bit to the next node's queue.
+    /// Time from the end of a bit's transmission to the next node's queue.
     pub delay: Picos,
 }
 
@@ -57,9 +57,9 @@ pub struct Topology {
     hosts: u32,
     /// Port h belongs to host h; the switches' ports follow.
     edges: Vec<Edge>,
-    /// The last hop to each host, not used where two hosts share a cable.
+    /// The last hop to each host, unused if two hosts share a cable.
     last_hops: Vec<LastHop>,
-    /// For `leaf` · switches + switch: the first of the equal next ports in `choices`, and how many there are.
+    /// For `leaf` · switches + switch: the first of the equal next ports in `choices`, and their number.
     routes: Vec<(u32, u16)>,
     choices: Vec<u32>,
     switches: u32,
@@ -69,12 +69,12 @@ pub struct Topology {
 struct LastHop {
     switch: u32,
     port: u32,
-    /// The number of the switch among those with hosts.
+    /// Number of the switch among the switches with hosts.
     leaf: u32,
 }
 
 impl Topology {
-    /// Racks of hosts, each rack with a switch that has a link to every spine. Host h is in rack h / `hosts_per_rack`.
+    /// Returns racks of hosts, each with a switch linked to every spine. Host h is in rack h / `hosts_per_rack`.
     pub fn leaf_spine(
         racks: u32,
         hosts_per_rack: u32,
@@ -97,8 +97,8 @@ impl Topology {
         Self::graph(hosts, switches, &links)
     }
 
-    /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per second,
-    /// delay.
+    /// Returns any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per
+    /// second, delay.
     pub fn graph(hosts: u32, switches: u32, links: &[(u32, u32, f64, Picos)]) -> Self {
         let mut by_host = vec![None; hosts as usize];
         let mut inner = Vec::new();
@@ -147,7 +147,7 @@ impl Topology {
         }
         let mut attached: Vec<Vec<u32>> = vec![Vec::new(); switches];
         for host in 0..self.hosts {
-            // Else a cable joins two hosts.
+            // Otherwise a cable joins two hosts.
             if let Node::Switch(switch) = self.edges[host as usize].to {
                 attached[switch as usize].push(host);
             }
@@ -159,7 +159,7 @@ impl Topology {
             distance[root] = 0;
             let mut queue = VecDeque::from([root]);
             while let Some(switch) = queue.pop_front() {
-                // Links go both ways: a switch has the same neighbours for sending and receiving.
+                // Links are bidirectional: a switch has the same neighbours for sending and receiving.
                 for &port in &out[switch] {
                     if let Node::Switch(next) = self.edges[port as usize].to
                         && distance[next as usize] == u32::MAX
@@ -197,17 +197,17 @@ impl Topology {
         }
     }
 
-    /// Number of hosts.
+    /// Returns the number of hosts.
     pub fn hosts(&self) -> u32 {
         self.hosts
     }
 
-    /// The directions of links, in order of their ports: port h is the card of host h.
+    /// Returns the directions of links, in order of their ports: port h is the card of host h.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// The ports of a switch on shortest paths to a host.
+    /// Returns the ports of a switch on shortest paths to a host.
     #[inline]
     pub fn next_ports(&self, switch: u32, to: HostId) -> &[u32] {
         let last_hop = &self.last_hops[to.index()];
@@ -219,13 +219,13 @@ impl Topology {
         &self.choices[first as usize..first as usize + usize::from(count)]
     }
 
-    /// The most ports among which packets at a switch have a choice, at least 1.
+    /// Returns the maximum number of ports from which a switch can choose for a packet, at least 1.
     pub fn most_ways(&self, switch: u32) -> usize {
         let ways = (0..self.hosts).map(|to| self.next_ports(switch, HostId(to)).len());
         ways.max().unwrap_or(1).max(1)
     }
 
-    /// The ports of one of the shortest paths, the first of each choice.
+    /// Returns the ports of a shortest path, the first of each choice.
     pub fn path(&self, from: HostId, to: HostId) -> impl Iterator<Item = u32> + '_ {
         let mut port = Some(from.0);
         std::iter::from_fn(move || {
@@ -238,7 +238,7 @@ impl Topology {
         })
     }
 
-    /// Time from the first bit at `from` until the last bit of a packet is at `to`, on an empty path.
+    /// Returns the time from the first bit at `from` until the last bit of a packet at `to`, on an empty path.
     pub fn latency(&self, from: HostId, to: HostId, bytes: u16, switching: Switching) -> Picos {
         self.path(from, to)
             .map(|port| {
@@ -249,7 +249,7 @@ impl Topology {
     }
 }
 
-/// Returns the bytes of a packet that must be sent before the node at the other end acts on it.
+/// Returns the bytes of a packet that must be sent before the node at the other end processes it.
 #[inline]
 pub(super) fn forwarded_bytes(to: Node, bytes: u16, switching: Switching) -> u16 {
     match (to, switching) {
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn latency_of_an_empty_path() {
-        // 1500 B in a rack: 40 B at 10 Gbit/s, 1500 B at 10 Gbit/s, two hops of 200 ns; across: two of 40 B at 40
-        // Gbit/s more.
+        // 1500 B in a rack: 40 B at 10 Gbit/s, 1500 B at 10 Gbit/s, two hops of 200 ns; across racks additionally two
+        // times 40 B at 40 Gbit/s.
         let topology = paper();
         let in_rack = 32_000 + 1_200_000 + 400_000;
         assert_eq!(
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_graph_finds_the_shortest_of_its_paths() {
-        // A ring of four switches with a host each: the opposite one is reached both ways.
+        // A ring of four switches with one host each: two paths lead to the opposite host.
         let hop = Picos(1000);
         let mut links: Vec<_> = (0..4).map(|host| (host, 4 + host, 1e9, hop)).collect();
         links.extend((0..4).map(|switch| (4 + switch, 4 + (switch + 1) % 4, 1e9, hop)));

@@ -1,25 +1,25 @@
-//! Arrivals of flows: Poisson arrivals with sizes of a distribution, or a list.
+//! Arrivals of flows: Poisson arrivals with sizes from a distribution, or a list.
 
 use super::flow::Flow;
 use super::topology::{HEADER, Topology};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::{HostId, Picos};
 
-/// Bytes of a flow in a full packet.
+/// Bytes of a flow per full packet.
 pub const FULL_PAYLOAD: u16 = 1460;
 /// Bytes on the wire of a full packet.
 pub const FULL_PACKET: u16 = FULL_PAYLOAD + HEADER;
 
-/// A distribution of flow sizes: pairs of a size in bytes and the share of flows of at most that size, linear between.
+/// A distribution of flow sizes: pairs of a size in bytes and the share of flows up to this size, linear in between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes {
     points: Vec<(f64, f64)>,
-    /// Sizes are rounded to a multiple of this, at least one.
+    /// Number of bytes of which each size is a multiple; at least one.
     multiple: u64,
 }
 
 impl Sizes {
-    /// From points in order; the last share is 1. Sizes drawn are rounded to the nearest multiple of `multiple` bytes.
+    /// Returns a distribution from sorted points, the last share 1. Sizes are rounded to multiples of `multiple` bytes.
     pub fn new(points: &[(f64, f64)], multiple: u64) -> Self {
         Self {
             points: points.to_vec(),
@@ -27,7 +27,7 @@ impl Sizes {
         }
     }
 
-    /// A size.
+    /// Draws a size.
     pub fn draw(&self, random: &mut Stream) -> u64 {
         let share = random.unit();
         let above = self.points.partition_point(|point| point.1 < share);
@@ -43,7 +43,7 @@ impl Sizes {
         multiples.max(1) * self.multiple
     }
 
-    /// The mean before rounding, in bytes.
+    /// Returns the mean before rounding, in bytes.
     pub fn mean(&self) -> f64 {
         let first = self.points[0].0 * self.points[0].1;
         let pairs = self.points.windows(2);
@@ -58,17 +58,17 @@ impl Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Default, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pattern {
-    /// Any host to any other.
+    /// From any host to any other.
     #[default]
     AllToAll,
-    /// Every host to one other, none of them twice.
+    /// From every host to one other; each host receives from one.
     Permutation,
-    /// Each arrival is a number of flows of one size that start at once from that many hosts, to one other.
+    /// Each arrival is a number of flows of equal size that start at once, from different hosts to one other host.
     Incast {
         /// Number of senders.
         senders: u32,
     },
-    /// A share of the flows goes to one host from any other, and the rest from any host to any other.
+    /// A share of the flows goes from any other host to one host; the rest goes from any host to any other.
     ToOne {
         /// The host.
         host: u32,
@@ -77,7 +77,7 @@ pub enum Pattern {
     },
 }
 
-/// The flows of a run, in order of their starts.
+/// The flows of a run, sorted by start.
 #[derive(Clone, Debug)]
 pub enum Traffic {
     /// Random flows.
@@ -87,7 +87,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Given flows, in any order.
+    /// Returns the given flows, in any order, as traffic.
     pub fn list(mut flows: Vec<Flow>) -> Self {
         flows.sort_by_key(|flow| flow.start);
         Self::List(flows.into_iter())
@@ -118,16 +118,16 @@ pub struct Poisson {
     arrivals: Stream,
     lengths: Stream,
     pairs: Stream,
-    /// The destination of each source, for a permutation.
+    /// Destination by source, for a permutation.
     destinations: Vec<u32>,
-    /// Rest of an incast: the flow, and its senders.
+    /// Remaining flows of an incast: the flow, and its senders.
     batch: (Option<Flow>, Vec<u32>),
     /// Number of users behind the host of [`Pattern::ToOne`].
     users: Option<(u32, Stream)>,
 }
 
 impl Poisson {
-    /// `flows` in all, at a load relative to the rates of all cards; headers count.
+    /// Returns `flows` flows at a load relative to the total rate of all cards, including headers.
     pub fn new(
         flows: u64,
         load: f64,
@@ -168,7 +168,7 @@ impl Poisson {
         }
     }
 
-    /// Sends the share of flows of [`Pattern::ToOne`] to users behind the host, uniformly.
+    /// Distributes the flows of [`Pattern::ToOne`] to its host uniformly among users behind the host.
     pub fn with_users(self, users: u32, seed: u64) -> Self {
         let users = Some((users, stream(seed, Purpose::Users, 0)));
         Self { users, ..self }
@@ -186,8 +186,7 @@ impl Poisson {
     }
 }
 
-/// Returns a permutation without a fixed point: one cycle through all (Sattolo, Information Processing Letters 22,
-/// 1986).
+/// Returns a permutation without a fixed point: a single cycle (Sattolo, Information Processing Letters 22, 1986).
 fn cycle(hosts: u32, random: &mut Stream) -> Vec<u32> {
     let mut all: Vec<u32> = (0..hosts).collect();
     for last in (1..all.len()).rev() {

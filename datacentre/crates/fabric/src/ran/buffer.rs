@@ -1,4 +1,4 @@
-//! The buffer of the central unit (CU): one queue for each user, in memory that all users share.
+//! The buffer of the central unit (CU): one queue per user, in memory that all users share.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,11 +9,11 @@ use crate::units::FlowId;
 /// A packet in the radio access network: a service data unit (SDU) of its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sdu {
-    /// Its flow.
+    /// The packet's flow.
     pub flow: FlowId,
-    /// Its number in the flow.
+    /// Number in the flow.
     pub sequence: u32,
-    /// Its length, bytes.
+    /// Length, bytes.
     pub bytes: u16,
 }
 
@@ -48,11 +48,11 @@ pub enum Rank {
 /// Treatment of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is in its user's queue.
+    /// The packet is in its user's queue.
     Admitted,
-    /// It is refused.
+    /// The packet is refused.
     Refused,
-    /// It is in its user's queue; this earlier packet of this user is dropped.
+    /// The packet is in its user's queue; this earlier packet of this user is dropped.
     InPlaceOf(u32, Sdu),
 }
 
@@ -61,7 +61,7 @@ pub enum Verdict {
 pub struct Buffer {
     admission: Admission,
     capacity: u32,
-    /// Most packets of a user.
+    /// Maximum packets of a user.
     user_limit: u32,
     length: u32,
     bytes: u64,
@@ -80,13 +80,13 @@ struct Queue {
 #[derive(Clone, Debug)]
 enum Order {
     Arrival(VecDeque<Sdu>),
-    /// Bytes of each flow yet to be forwarded, arrived or not, and the packets that have arrived.
+    /// Bytes of each flow that have not been forwarded, arrived or not, and the arrived packets.
     Flows(BTreeMap<FlowId, (u64, VecDeque<Sdu>)>),
 }
 
 impl Buffer {
-    /// An empty buffer. The threshold of each user is an equal part, at most its limit. by_flow: the scheduler orders
-    /// the flows of a user; else packets are served in order of arrival.
+    /// Returns an empty buffer. The threshold of each user is an equal part, at most the user's limit. by_flow: whether
+    /// the scheduler orders the flows of a user; else packets are served in order of arrival.
     pub fn new(
         admission: Admission,
         capacity: u32,
@@ -114,27 +114,27 @@ impl Buffer {
         }
     }
 
-    /// Packets of all users.
+    /// Returns the number of packets of all users.
     pub fn length(&self) -> u32 {
         self.length
     }
 
-    /// Bytes of all users.
+    /// Returns the bytes of all users.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Packets of a user.
+    /// Returns the number of packets of a user.
     pub fn queue(&self, user: u32) -> u32 {
         self.queues[user as usize].length
     }
 
-    /// The threshold of a user.
+    /// Returns the threshold of a user.
     pub fn threshold(&self, user: u32) -> u32 {
         self.queues[user as usize].threshold
     }
 
-    /// Packets that a user's queue can take until it reaches its threshold.
+    /// Returns how many more packets a user's queue can take up to its threshold.
     pub fn room(&self, user: u32) -> u32 {
         let queue = &self.queues[user as usize];
         queue.threshold.saturating_sub(queue.length)
@@ -146,8 +146,8 @@ impl Buffer {
         self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
 
-    /// Applies a virtual threshold that the distributed unit has reported: a lower one at once, a higher one as far as
-    /// the buffer has space.
+    /// Applies a virtual threshold reported by the distributed unit: a lower one at once, a higher one as far as the
+    /// buffer has space.
     pub fn feedback(&mut self, user: u32, reported: u32) {
         let space = self.capacity.saturating_sub(self.length);
         let queue = &mut self.queues[user as usize];
@@ -155,7 +155,7 @@ impl Buffer {
         queue.threshold = reported.min(queue.threshold + rise);
     }
 
-    /// Opens a flow that will send `bytes` to a user.
+    /// Opens a flow of `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
         if let Order::Flows(flows) = &mut self.queues[user as usize].order {
             flows.insert(flow, (bytes, VecDeque::new()));
@@ -199,7 +199,7 @@ impl Buffer {
             Admission::Lqd => {
                 let longest = self.longest();
                 if own.length + 1 >= self.queues[longest].length {
-                    return Verdict::Refused; // its own queue would be the longest
+                    return Verdict::Refused; // the user's queue would be the longest
                 }
                 let Some(dropped) = self.pop_last(longest) else {
                     return Verdict::Refused;
@@ -211,7 +211,7 @@ impl Buffer {
         }
     }
 
-    /// The longest queue; among equals, the highest threshold, then the first.
+    /// Returns the longest queue; among equals, the one with the highest threshold, then the first.
     fn longest(&self) -> usize {
         let key = |&user: &usize| {
             let queue = &self.queues[user];
@@ -232,7 +232,7 @@ impl Buffer {
         self.bytes += u64::from(sdu.bytes);
     }
 
-    /// Takes the last packet (of the flow with most bytes left).
+    /// Removes the last packet; if the scheduler orders flows, of the flow with most bytes left.
     fn pop_last(&mut self, user: usize) -> Option<Sdu> {
         let queue = &mut self.queues[user];
         let sdu = match &mut queue.order {
@@ -247,7 +247,7 @@ impl Buffer {
         Some(sdu)
     }
 
-    /// Takes the first packet of a user; of a flow, if one is given.
+    /// Removes the first packet of a user, or of the given flow.
     pub fn pop(&mut self, user: u32, flow: Option<FlowId>) -> Option<Sdu> {
         let queue = &mut self.queues[user as usize];
         let sdu = match (&mut queue.order, flow) {
@@ -275,7 +275,7 @@ impl Buffer {
         self.bytes -= u64::from(sdu.bytes);
     }
 
-    /// Bytes that an open flow has left to send.
+    /// Returns the bytes that an open flow has left to send.
     pub fn remaining_bytes(&self, user: u32, flow: Option<FlowId>) -> u64 {
         match (&self.queues[user as usize].order, flow) {
             (Order::Flows(flows), Some(flow)) => flows.get(&flow).map_or(0, |(left, _)| *left),
@@ -283,11 +283,11 @@ impl Buffer {
         }
     }
 
-    /// Return a user's traffic that can be served: each flow with packets and its bytes left to send, if the scheduler
-    /// orders flows; else the whole queue.
+    /// Return a user's traffic that can be served: each flow with packets and its unsent bytes, if the scheduler orders
+    /// flows; else the whole queue.
     ///
-    /// With [`Rank::Shortest`] the shortest flow with packets takes the rank of the user's shortest open flow: a
-    /// shorter flow that the threshold keeps out is admitted only if the queue is served.
+    /// With [`Rank::Shortest`] the shortest flow with packets has the rank of the user's shortest open flow. Otherwise
+    /// a shorter flow that the threshold excludes would wait until the queue is served.
     pub fn waiting_flows(
         &self,
         user: u32,
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// The example of figure 5 of the paper: B = 4, thresholds (4, 2), queues (3, 1).
+    /// Returns the example of figure 5 of the paper: B = 4, thresholds (4, 2), queues (3, 1).
     fn figure_5(admission: Admission) -> Buffer {
         let mut buffer = Buffer::new(admission, 4, 4, 2, false);
         (buffer.queues[0].threshold, buffer.queues[1].threshold) = (4, 2);
@@ -352,7 +352,7 @@ mod tests {
         let mut buffer = figure_5(Admission::Htd);
         assert_eq!(buffer.offer(1, sdu(4)), Verdict::Refused);
         assert_eq!(state(&buffer), [(3, 3), (2, 1)]);
-        // A queue at its threshold gets no packet despite free space.
+        // A queue at its threshold gets no packet, despite free space.
         buffer.pop(0, None);
         assert_eq!(buffer.offer(1, sdu(5)), Verdict::Admitted);
         assert_eq!(buffer.offer(1, sdu(6)), Verdict::Refused);
@@ -457,8 +457,8 @@ mod tests {
     }
 
     proptest! {
-        /// Under HTD nothing admitted is dropped, the buffer never holds more than its capacity, and thresholds stay at
-        /// 1 or more if all reported ones are.
+        /// Under HTD no admitted packet is dropped, the buffer never exceeds its capacity, and thresholds stay at 1 or
+        /// more if all reported ones are.
         #[test]
         fn htd_never_drops_what_it_has_admitted(
             capacity in 1..40u32,

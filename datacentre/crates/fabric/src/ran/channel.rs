@@ -1,4 +1,4 @@
-//! Qualities of the users' channels over time.
+//! Channel qualities of the users over time.
 
 use serde::Deserialize;
 
@@ -7,11 +7,11 @@ use crate::error::{DescriptionError, refuse};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::Picos;
 
-/// Source of the channel quality indicators (CQI) of the users. They report every [`REPORT_INTERVAL`].
+/// Source of the users' channel quality indicators (CQI). Users report every [`REPORT_INTERVAL`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CqiSource {
-    /// The same at all times: drawn uniformly for each user.
+    /// Constant: drawn uniformly for each user.
     Fixed {
         /// Lowest value.
         #[serde(default = "lowest")]
@@ -20,8 +20,8 @@ pub enum CqiSource {
         #[serde(default = "highest")]
         high: Cqi,
     },
-    /// Synthetic: around a mean drawn as in `fixed`, a Gauss-Markov process (Liang & Haas, "Predictive Distance-Based
-    /// Mobility Management for PCS Networks", INFOCOM 1999, §II) in steps of the CQI, which are about 2 dB each.
+    /// Synthetic: a Gauss-Markov process around a mean drawn as in `fixed` (Liang & Haas, "Predictive Distance-Based
+    /// Mobility Management for PCS Networks", INFOCOM 1999, §II), in steps of the CQI, which are about 2 dB each.
     GaussMarkov {
         /// Lowest mean.
         #[serde(default = "lowest")]
@@ -36,15 +36,14 @@ pub enum CqiSource {
         #[serde(default = "memory")]
         memory_ps: Picos,
     },
-    /// Recorded reports. User number n has trace n modulo their number from a random offset, and begins anew at its
-    /// end.
+    /// Recorded reports. User n repeats trace n modulo the number of traces, from a random offset.
     Trace {
         /// The reports of each trace.
         traces: Vec<Vec<Cqi>>,
     },
 }
 
-/// Between two reports of a user (3GPP TS 36.213, §7.2.2: reports on the uplink control channel).
+/// Interval between reports of a user (3GPP TS 36.213, §7.2.2: reports on the uplink control channel).
 pub const REPORT_INTERVAL: Picos = Picos::from_millis(5);
 
 fn lowest() -> Cqi {
@@ -94,19 +93,19 @@ pub struct Channels {
 #[derive(Clone, Debug)]
 struct Channel {
     random: Stream,
-    /// Mean CQI, or the offset into its trace.
+    /// Mean CQI, or the offset into the user's trace.
     base: u64,
     /// Distance from the mean.
     distance: f64,
     /// Number of the latest report.
     report: u64,
     cqi: Cqi,
-    /// Of the CQIs of all reports.
+    /// Sum of the CQIs of all reports.
     sum: u64,
 }
 
 impl Channels {
-    /// The channels of `count` users.
+    /// Returns the channels of `count` users.
     pub fn new(source: &CqiSource, count: u32, seed: u64) -> Self {
         let channel = |user| Channel::new(source, user, seed);
         Self {
@@ -115,7 +114,7 @@ impl Channels {
         }
     }
 
-    /// The latest report of a user at `now`, which does not decrease between calls.
+    /// Returns the latest report of a user at `now`, which does not decrease between calls.
     pub fn cqi(&mut self, user: u32, now: Picos) -> Cqi {
         let report = now.0 / REPORT_INTERVAL.0;
         let channel = &mut self.users[user as usize];
@@ -128,18 +127,18 @@ impl Channels {
         channel.cqi
     }
 
-    /// Mean of the CQIs that a user has reported.
+    /// Returns the mean of the CQIs that a user has reported.
     pub fn mean(&self, user: u32) -> f64 {
         let channel = &self.users[user as usize];
         channel.sum as f64 / (channel.report + 1) as f64
     }
 
-    /// Returns the mean of the bits per TTI over users and time: the rate of a cell that gives its users equal times.
+    /// Returns the mean of the bits per TTI over users and time: the rate of a cell whose users have equal times.
     pub fn mean_bits_per_tti(&self) -> f64 {
         let mean = |(user, channel): (usize, &Channel)| match &self.source {
             CqiSource::Fixed { .. } => f64::from(channel.cqi.bits_per_tti()),
             CqiSource::GaussMarkov { deviation, .. } => {
-                // The process is normal at all times, rounded to the nearest CQI.
+                // The process is always normally distributed, rounded to the nearest CQI.
                 let below = |cqi: u8| match cqi {
                     0 => 0.0,
                     15 => 1.0,
@@ -168,7 +167,7 @@ impl Channel {
     fn new(source: &CqiSource, user: u32, seed: u64) -> Self {
         let mut random = stream(seed, Purpose::Channel, u64::from(user));
         let (base, distance) = match source {
-            // The same means for both kinds.
+            // Both kinds draw the same means.
             CqiSource::Fixed { low, high } => (draw_mean(*low, *high, &mut random), 0.0),
             CqiSource::GaussMarkov {
                 low,
@@ -228,7 +227,7 @@ fn draw_mean(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
 }
 
 /// Draws a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math.
-/// Stat. 29(2), 1958). Logarithm and cosine are software, so that every machine has the same.
+/// Stat. 29(2), 1958). Logarithm and cosine are computed in software: all machines get the same number.
 fn draw_normal(random: &mut Stream) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - random.unit()));
     radius * libm::cos(std::f64::consts::TAU * random.unit())
@@ -281,7 +280,7 @@ mod tests {
         let variance = values.iter().map(|it| it * it).sum::<f64>() / 2e5;
         let after_memory = values.iter().zip(&values[20..]);
         let correlation = after_memory.map(|(a, b)| a * b).sum::<f64>() / 2e5 / variance;
-        // Rounding to whole numbers adds 1/12 to the variance.
+        // Rounding to integers adds 1/12 to the variance.
         assert!(
             mean.abs() < 0.05 && (variance - 13.0 / 12.0).abs() < 0.05,
             "{mean} {variance}"

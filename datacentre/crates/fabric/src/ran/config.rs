@@ -1,4 +1,4 @@
-//! The configuration of a radio access network, with the readings of the paper on pDCell where it is open.
+//! The configuration of a radio access network, with readings of the paper on pDCell where the paper is open.
 
 use cellbed_link::cell::{Begin, Scheduler};
 use cellbed_link::{Duration, Probability};
@@ -11,38 +11,38 @@ use super::{PACKET, TTI};
 use crate::error::{DescriptionError, refuse};
 use crate::units::Picos;
 
-/// A radio access network, by default of the paper, or our choices where the paper is silent
+/// A radio access network. Defaults are the paper's, or our choices where the paper is silent
 /// (`datacentre/docs/pdcell.md`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RanConfig {
     /// The host that is the central unit.
     pub host: u32,
-    /// Users.
+    /// Number of users.
     pub users: u32,
-    /// Their channels.
+    /// Channels of the users.
     pub cqi: CqiSource,
     /// Scheduler of the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS,
-    /// [`Scheduler::ProportionalFair`] is PFS (window 100 TTI where none is given).
+    /// [`Scheduler::ProportionalFair`] is PFS (default window: 100 TTI).
     #[serde(deserialize_with = "scheduler")]
     pub scheduler: Scheduler,
-    /// Treatment of packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
+    /// Treatment of packets that arrive at the central unit. Default: HTD for pDCell, finite queues for others.
     pub admission: Option<Admission>,
-    /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may
-    /// have.
+    /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD and LQD, else the sum of the users'
+    /// limits.
     pub buffer_bytes: Option<u64>,
-    /// Most packets of a user at the central unit, and in the window of the link layer (RLC) of its device: 1024 of
-    /// 1500 bytes for category 3.
+    /// Maximum packets of a user at the central unit, and in the window of the link layer (RLC) of the user's device:
+    /// 1024 of 1500 bytes for category 3.
     pub user_packets: u32,
     /// Rate of the link between the units.
     pub fronthaul_bps: f64,
-    /// Its one-way delay.
+    /// One-way delay of the link between the units.
     pub fronthaul_ps: Picos,
-    /// Probability that a try of a transport block fails.
+    /// Probability that an attempt for a transport block fails.
     pub block_errors: Probability,
-    /// TTIs between two tries.
+    /// TTIs between two attempts.
     pub harq_ttis: u32,
-    /// Most tries of a block.
+    /// Maximum attempts for a block.
     pub harq_tries: u32,
     /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table B.2.1-1.
     pub uplink_ps: Picos,
@@ -50,7 +50,7 @@ pub struct RanConfig {
     pub load_of: LoadOf,
     /// Share of flows that go to users; the others go between random hosts.
     pub share: f64,
-    /// Interval of the samples of the queues. At 0 there are none.
+    /// Interval between samples of the queues; 0 for no samples.
     pub series_ps: Picos,
     /// Choices where the paper is open.
     pub readings: Readings,
@@ -60,10 +60,10 @@ pub struct RanConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadOf {
-    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that flows arrive as a
+    /// The link of the central unit's host, as in the paper: far above the cell's capacity, so that flows arrive as a
     /// batch.
     CuLink,
-    /// The mean capacity of the cell: a load that lasts.
+    /// The mean capacity of the cell: a sustainable load.
     Cell,
 }
 
@@ -105,7 +105,7 @@ impl Default for RanConfig {
 }
 
 impl RanConfig {
-    /// Refuses channels and errors without throughput.
+    /// Rejects channels and errors without throughput.
     pub fn check(&self) -> Result<(), DescriptionError> {
         self.cqi.check()?;
         if self.block_errors.get() > 0.9 {
@@ -115,13 +115,13 @@ impl RanConfig {
         Ok(())
     }
 
-    /// Returns the mean capacity of the cell in bits per second without lost blocks: users have equal times.
+    /// Returns the mean capacity of the cell in bits per second, without lost blocks and with equal times of the users.
     pub fn capacity_bps(&self, seed: u64) -> f64 {
         let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
         bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
     }
 
-    /// Packets that the buffer of the central unit holds.
+    /// Returns the capacity of the central unit's buffer in packets.
     pub(super) fn capacity(&self, admission: Admission) -> u32 {
         let bytes = self.buffer_bytes.or(match admission {
             Admission::Htd | Admission::Lqd => Some(3_000_000),
@@ -131,8 +131,8 @@ impl RanConfig {
         bytes.map_or(all, |it| it / PACKET).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Return the time before a TTI at which the central unit must send: the fronthaul's delay, and the time of the
-    /// largest subframe with the last packet whole.
+    /// Return the time before a TTI at which the central unit must send: the fronthaul's delay, and the duration of the
+    /// largest subframe including the whole last packet.
     pub(super) fn lead(&self) -> u64 {
         let bits = f64::from(Cqi::HIGHEST.bits_per_tti()) + 8.0 * 65_535.0;
         self.fronthaul_ps.0 + (bits / self.fronthaul_bps * 1e12) as u64
@@ -147,9 +147,9 @@ pub struct Readings {
     pub first_threshold: FirstThreshold,
     /// Under MRFS, the rank of the shortest flow in a user's queue.
     pub rank: Rank,
-    /// The rest of a packet that did not fit whole into a subframe.
+    /// Treatment of the rest of a packet that did not fit into a subframe.
     pub cut: Cut,
-    /// The beginning of the wait (t_s) after a missed packet of pDCell.
+    /// Beginning of the wait (t_s) after a missed packet of pDCell.
     pub backoff_from: BackoffFrom,
 }
 
@@ -157,21 +157,21 @@ pub struct Readings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstThreshold {
-    /// Each time a user becomes active, an equal part of the buffer among the users that are active then.
+    /// Whenever a user becomes active: an equal part of the buffer among the then active users.
     #[default]
     Active,
     /// An equal part among all users.
     Equal,
 }
 
-/// The rest of a packet that did not fit whole into a subframe.
+/// Treatment of the rest of a packet that did not fit into a subframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cut {
-    /// It competes in the next subframe, in the order of the scheduler.
+    /// The rest competes in the next subframe, in the order of the scheduler.
     #[default]
     Compete,
-    /// It is served before all packets.
+    /// The rest is served before all packets.
     First,
 }
 
@@ -179,10 +179,10 @@ pub enum Cut {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackoffFrom {
-    /// When the packet was missed.
+    /// The time at which the packet was missed.
     #[default]
     Refusal,
-    /// Whenever a credit is granted, until a packet of the flow is admitted.
+    /// Each grant of a credit, until a packet of the flow is admitted.
     Credit,
 }
 

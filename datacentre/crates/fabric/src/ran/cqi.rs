@@ -3,14 +3,14 @@
 /// Physical resource blocks of a 20 MHz carrier (3GPP TS 36.101, table 5.6-1).
 pub const RESOURCE_BLOCKS: u32 = 100;
 
-/// Most bits that a device of category 3 receives in a TTI (3GPP TS 36.306, table 4.1-1).
+/// Maximum bits that a device of category 3 receives per TTI (3GPP TS 36.306, table 4.1-1).
 const CATEGORY_3: u32 = 102_048;
 
-/// Transport block size index for CQI 1 to 15: the highest with at most the efficiency of the CQI (3GPP TS 36.213,
-/// tables 7.1.7.1-1 and 7.2.3-1).
+/// Transport block size index for CQI 1 to 15: the highest one whose efficiency does not exceed the CQI's (3GPP TS
+/// 36.213, tables 7.1.7.1-1 and 7.2.3-1).
 const BLOCK_INDEX: [u8; 15] = [0, 1, 2, 4, 6, 8, 9, 11, 13, 15, 17, 19, 21, 23, 26];
 
-/// Bits of a transport block of 100 resource blocks for I_TBS 0 to 26 (3GPP TS 36.213, table 7.1.7.2.1-1).
+/// Bits of a transport block of 100 resource blocks, for I_TBS 0 to 26 (3GPP TS 36.213, table 7.1.7.2.1-1).
 const BLOCK_BITS: [u32; 27] = [
     2_792, 3_624, 4_584, 5_736, 7_224, 8_760, 10_296, 12_216, 14_112, 15_840, 17_568, 19_848,
     22_920, 25_456, 28_336, 30_576, 32_856, 36_696, 39_232, 43_816, 46_888, 51_024, 55_056, 57_336,
@@ -28,23 +28,23 @@ impl Cqi {
     /// The highest quality.
     pub const HIGHEST: Self = Self(15);
 
-    /// The indicator, or `None` above 15.
+    /// Returns the indicator, or `None` above 15.
     pub fn new(value: u8) -> Option<Self> {
         (value <= 15).then_some(Self(value))
     }
 
-    /// The nearest quality at which data can be sent.
+    /// Returns the nearest quality at which data can be sent.
     pub fn nearest(value: f64) -> Self {
         Self((value.round() as u8).clamp(Self::LOWEST.0, Self::HIGHEST.0))
     }
 
-    /// The value, 0 to 15.
+    /// Returns the value, 0 to 15.
     pub fn get(self) -> u8 {
         self.0
     }
 
-    /// Bits that a user receives in a TTI if it has all resource blocks: a transport block on each of two spatial
-    /// layers, as far as its category allows. None out of range.
+    /// Returns the bits that a user receives in a TTI with all resource blocks: a transport block on each of two
+    /// spatial layers, limited by the device's category; 0 out of range.
     pub fn bits_per_tti(self) -> u32 {
         let Some(place) = self.0.checked_sub(1) else {
             return 0;
@@ -53,20 +53,20 @@ impl Cqi {
         CATEGORY_3.min(2 * BLOCK_BITS[usize::from(index)])
     }
 
-    /// Whole bytes of `blocks` resource blocks: proportional to their number (the table has one column of the
-    /// standard's 110).
+    /// Returns the whole bytes of `blocks` resource blocks, in proportion to their number (the table has one column of
+    /// the standard's 110).
     pub fn bytes(self, blocks: u32) -> u32 {
         self.bits_per_tti() * blocks / (8 * RESOURCE_BLOCKS)
     }
 
-    /// Resource blocks that `bytes` take; `None` out of range.
+    /// Returns the resource blocks needed for `bytes`; `None` out of range.
     pub fn blocks(self, bytes: u64) -> Option<u64> {
         let whole = self.whole_blocks(bytes)?;
         let bits = whole * u64::from(self.bits_per_tti());
         Some(whole + u64::from(bits < bytes * 8 * u64::from(RESOURCE_BLOCKS)))
     }
 
-    /// Resource blocks that `bytes` fill; `None` out of range.
+    /// Returns the resource blocks that `bytes` fill completely; `None` out of range.
     pub fn whole_blocks(self, bytes: u64) -> Option<u64> {
         (bytes * 8 * u64::from(RESOURCE_BLOCKS)).checked_div(self.bits_per_tti().into())
     }

@@ -1,10 +1,10 @@
 //! The distributed unit (DU) and the users' devices: segmentation (RLC), transport blocks, and their retransmission
 //! (HARQ).
 //!
-//! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI and is
-//! decoded at its end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource
-//! blocks, before anything new. The central unit sets the order of the users. After its last try the link layer (RLC in
-//! acknowledged mode) sends its bytes in a new block, so none is lost. A device hands packets up in order.
+//! The packets for a user form a byte stream, which transport blocks cut anywhere. A block takes one TTI and is decoded
+//! at its end. A failed block is sent again [`Harq::round_trip`] TTIs later, with as many resource blocks and before
+//! new data. The central unit sets the order of the users. After the last failed attempt the link layer (RLC in
+//! acknowledged mode) sends the bytes in a new block, so no byte is lost. A device delivers packets in order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,38 +12,38 @@ use std::ops::Range;
 use super::buffer::Sdu;
 use super::cqi::{Cqi, RESOURCE_BLOCKS};
 
-/// Errors of transport blocks and how they are repaired.
+/// Errors of transport blocks, and their repair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harq {
-    /// Probability that a try fails.
+    /// Probability that an attempt fails.
     pub error: f64,
-    /// TTIs from a try to the next one.
+    /// TTIs from an attempt to the next one.
     pub round_trip: u64,
-    /// Most tries of a block.
+    /// Maximum attempts for a block.
     pub tries: u32,
 }
 
-/// Numbers of blocks, since the start.
+/// Number of blocks since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
-    /// Tries, first or repeated.
+    /// Attempts, including retransmissions.
     pub sent: u64,
-    /// Tries that failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// Blocks that have failed in all tries.
+    /// Blocks that failed in all attempts.
     pub lost: u64,
-    /// Resource blocks of all tries.
+    /// Resource blocks of all attempts.
     pub resource_blocks: u64,
 }
 
 /// Report of the distributed unit for a user at the end of a TTI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Q: packets that the device has not received completely.
+    /// Q: packets that the device has not completely received.
     pub queue: u32,
-    /// D: packets that the device has received completely in the TTI.
+    /// D: packets that the device has completely received in the TTI.
     pub departed: u32,
-    /// R: packets' worth of bytes that must be sent again.
+    /// R: bytes that must be sent again, in packets.
     pub again: u32,
 }
 
@@ -54,7 +54,7 @@ pub struct DistributedUnit {
     users: Vec<Stream>,
     /// Users with bytes to send, in order of service.
     order: VecDeque<u32>,
-    /// Blocks sent in the present TTI.
+    /// Blocks sent in the current TTI.
     in_air: Vec<Block>,
     /// Failed blocks in order of their due TTIs.
     due: VecDeque<(u64, Block)>,
@@ -66,15 +66,15 @@ pub struct DistributedUnit {
 #[derive(Clone, Debug, Default)]
 struct Stream {
     sdus: VecDeque<Held>,
-    /// First byte that has not been in a block.
+    /// First byte that has not been in any block.
     next: u64,
     end: u64,
-    /// Bytes of blocks that failed in all tries.
+    /// Bytes of blocks that failed in all attempts.
     again: VecDeque<Range<u64>>,
     departed: u32,
-    /// Packets received completely that wait for earlier ones.
+    /// Number of completely received packets that wait for earlier ones.
     early: u32,
-    /// Bytes of failed blocks that will be sent again.
+    /// Number of bytes of failed blocks that will be sent again.
     failed: u64,
 }
 
@@ -82,7 +82,7 @@ struct Stream {
 struct Held {
     sdu: Sdu,
     start: u64,
-    /// Bytes that the device has yet to receive.
+    /// Bytes that the device has not received.
     missing: u16,
 }
 
@@ -91,12 +91,12 @@ struct Block {
     user: u32,
     bytes: Range<u64>,
     resource_blocks: u32,
-    /// Tries so far.
+    /// Attempts so far.
     tries: u32,
 }
 
 impl DistributedUnit {
-    /// A unit without packets.
+    /// Returns a unit without packets.
     pub fn new(users: u32, harq: Harq) -> Self {
         Self {
             harq,
@@ -109,22 +109,22 @@ impl DistributedUnit {
         }
     }
 
-    /// Return whether it holds no packets.
+    /// Return whether the unit has no packets.
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// Packets that have not been handed up at the devices.
+    /// Returns the number of packets that the devices have not delivered.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Packets of a user between the unit's queue and the layer above in the device: the window of the link layer.
+    /// Returns a user's packets between the unit's queue and the layer above in the device: the link layer's window.
     pub fn window(&self, user: u32) -> u32 {
         self.users[user as usize].sdus.len() as u32
     }
 
-    /// Numbers of blocks.
+    /// Returns the block counts.
     pub fn counts(&self) -> BlockCounts {
         self.counts
     }
@@ -144,9 +144,9 @@ impl DistributedUnit {
         self.held += 1;
     }
 
-    /// Ends the TTI before number `tti`: the devices decode its blocks, and `deliver` gets the packets they hand up.
+    /// Ends the TTI before number `tti`: the devices decode its blocks, and pass the delivered packets to `deliver`.
     ///
-    /// chance: a uniform number from 0 to 1 for a user and a TTI; a try fails below the probability of errors.
+    /// chance: a uniform number from 0 to 1 per user and TTI; an attempt fails below the error probability.
     pub fn decode(
         &mut self,
         tti: u64,
@@ -160,7 +160,7 @@ impl DistributedUnit {
         for mut block in in_air.drain(..) {
             let user = block.user;
             let stream = &mut self.users[user as usize];
-            // Retransmissions and first tries of a user in one TTI have different numbers.
+            // Retransmissions and first attempts of a user in one TTI have different numbers.
             let draw = chance(user, 4 * (tti - 1) + u64::from(block.tries.min(3)));
             block.tries += 1;
             let bytes = block.bytes.end - block.bytes.start;
@@ -195,8 +195,8 @@ impl DistributedUnit {
         self.in_air = in_air;
     }
 
-    /// Sends the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. A user out
-    /// of range waits.
+    /// Sends the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. Users out of
+    /// range wait.
     pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
         let mut left = RESOURCE_BLOCKS;
         while let Some((due, block)) = self.due.front()
@@ -242,19 +242,19 @@ impl DistributedUnit {
         self.in_air.push(block);
     }
 
-    /// Resource blocks of blocks that are due again in TTI `tti`, at most all.
+    /// Returns the resource blocks of retransmissions due in TTI `tti`, at most all.
     pub fn due(&self, tti: u64) -> u32 {
         let due = self.due.iter().take_while(|(due, _)| *due <= tti);
         let sum = due.map(|(_, it)| it.resource_blocks).sum::<u32>();
         sum.min(RESOURCE_BLOCKS)
     }
 
-    /// Users with bytes to send, in order of service.
+    /// Returns the users with bytes to send, in order of service.
     pub fn order(&self) -> impl Iterator<Item = u32> + '_ {
         self.order.iter().copied()
     }
 
-    /// Bytes of a user that wait for a new block.
+    /// Returns the bytes of a user that wait for a new block.
     pub fn unsent(&self, user: u32) -> u64 {
         self.users[user as usize].unsent()
     }
@@ -269,7 +269,7 @@ impl DistributedUnit {
         }
     }
 
-    /// The state of a user at the end of a TTI, after [`decode`](Self::decode).
+    /// Returns the state of a user at the end of a TTI, after [`decode`](Self::decode).
     pub fn report(&self, user: u32) -> Report {
         let stream = &self.users[user as usize];
         let again = stream.failed + stream.again.iter().map(|it| it.end - it.start).sum::<u64>();
@@ -282,13 +282,13 @@ impl DistributedUnit {
 }
 
 impl Stream {
-    /// Bytes that wait for a new block.
+    /// Returns the bytes that wait for a new block.
     fn unsent(&self) -> u64 {
         let again: u64 = self.again.iter().map(|it| it.end - it.start).sum();
         again + (self.end - self.next)
     }
 
-    /// Takes bytes for a new block, at most `most`: bytes of lost blocks first.
+    /// Removes at most `most` bytes for a new block: bytes of lost blocks first.
     fn cut(&mut self, most: u64) -> Range<u64> {
         if let Some(range) = self.again.front_mut() {
             let end = range.end.min(range.start + most);
@@ -375,7 +375,7 @@ mod tests {
         let mut unit = unit(0.0);
         unit.accept(0, sdu(0, 1500));
         unit.accept(0, sdu(1, 500));
-        // 698 bytes a TTI at the lowest quality: 1500 end in the third TTI, 2000 too.
+        // 698 bytes per TTI at the lowest quality: the packets of 1500 and of 2000 bytes end in the third TTI.
         assert_eq!(
             run(&mut unit, [1, 1, 1], |_, _| 1.0),
             [(4, 0, 0), (4, 0, 1)]
@@ -392,7 +392,7 @@ mod tests {
         unit.accept(1, sdu(0, 1500));
         let all = run(&mut unit, [15, 15, 15], |_, _| 1.0);
         assert_eq!(all, [(2, 0, 0), (2, 0, 1), (2, 0, 2), (2, 0, 3), (2, 1, 0)]);
-        // 400 and 1500 bytes at 127.56 bytes a resource block.
+        // 400 and 1500 bytes at 127.56 bytes per resource block.
         assert_eq!(
             (unit.counts().sent, unit.counts().resource_blocks),
             (2, 4 + 12)
@@ -479,7 +479,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte arrives exactly once and in order of its user, also if blocks fail.
+        /// Every byte arrives exactly once and in its user's order, also if blocks fail.
         #[test]
         fn all_packets_arrive_once_and_in_order(
             packets in prop::collection::vec((0..3u32, 1..1500u16), 1..60),

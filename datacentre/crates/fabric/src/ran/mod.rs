@@ -1,17 +1,17 @@
-//! A radio access network with its functions split between a central unit (CU), which is a host of the data centre, and
-//! a distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile
+//! A radio access network with functions split between a central unit (CU), which is a host of the data centre, and a
+//! distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile
 //! Edge Computing Architectures", ICDCN 2019.
 //!
 //! [`Ran`] is a state machine without a clock: [`next_event`](Ran::next_event) and [`step`](Ran::step) are the
-//! contract. Time is divided into transmission time intervals (TTI). Around each of them three things happen:
+//! contract. Time is divided into transmission time intervals (TTI). Each TTI has three events:
 //!
-//! 1. At its start the devices decode the blocks of the TTI before, and the DU sends new ones.
+//! 1. At its beginning the devices decode the blocks of the previous TTI, and the DU sends new ones.
 //! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and retransmissions.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
-//!    [scheduler](cellbed_link::Scheduler), and sends it to the DU.
+//!    [scheduler](cellbed_link::Scheduler), and sends the subframe to the DU.
 //!
-//! `buffer.rs` is the CU's memory with its admission, `distributed_unit.rs` the DU with the devices, `channel.rs` the
-//! users' CQIs.
+//! `buffer.rs` has the CU's memory and admission, `distributed_unit.rs` the DU and the devices, `channel.rs` the users'
+//! CQIs.
 
 mod buffer;
 mod channel;
@@ -43,38 +43,38 @@ pub const TTI: Picos = Picos::from_millis(1);
 /// Packet length that converts buffer sizes from bytes to packets.
 const PACKET: u64 = 1500;
 
-/// A table of measurements, such as of radio cells.
+/// A table of measurements, e.g. of radio cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Its name.
+    /// Name of the table.
     pub name: &'static str,
-    /// Its columns, of one length, by names that end in the unit.
+    /// Columns of equal length; names end in the unit.
     pub columns: Vec<(&'static str, Vec<f64>)>,
 }
 
-/// Packets that arrived at the central unit, since the start.
+/// Number of packets at the central unit since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// All that arrived.
+    /// Arrived packets.
     pub offered: u64,
-    /// Not admitted.
+    /// Packets not admitted.
     pub refused: u64,
-    /// Admitted, and dropped later (LQD).
+    /// Packets admitted, and dropped later (LQD).
     pub dropped: u64,
-    /// Handed up at the devices.
+    /// Packets delivered by the devices to the layer above.
     pub delivered: u64,
-    /// Bytes of those admitted.
+    /// Bytes of admitted packets.
     pub admitted_bytes: u64,
-    /// Bytes of those dropped.
+    /// Bytes of dropped packets.
     pub dropped_bytes: u64,
-    /// Bytes of those delivered.
+    /// Bytes of delivered packets.
     pub delivered_bytes: u64,
 }
 
-/// Levels at an instant. While nothing waits there are no samples.
+/// Queue lengths at an instant. There are no samples while all queues are empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Picos,
     /// Packets in the central unit.
     pub packets: u32,
@@ -86,10 +86,10 @@ pub struct Sample {
     pub thresholds: u64,
 }
 
-/// A packet that a device hands up.
+/// A packet that a device delivers to the layer above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its user.
+    /// The packet's user.
     pub user: u32,
     /// The packet.
     pub sdu: Sdu,
@@ -100,7 +100,7 @@ pub struct Delivery {
 enum Phase {
     /// The TTI of this number begins.
     Start(u64),
-    /// The report of its start arrives.
+    /// The report from the beginning of this TTI arrives.
     Feedback(u64),
     /// The subframe of this TTI is filled.
     Fill(u64),
@@ -115,16 +115,16 @@ pub struct Ran {
     buffer: Buffer,
     unit: DistributedUnit,
     users: Vec<User>,
-    /// Users with open flows.
+    /// Number of users with open flows.
     active: u32,
-    /// Resource blocks that retransmissions take in the next TTI, as the distributed unit has reported.
+    /// Resource blocks for retransmissions in the next TTI, as reported by the distributed unit.
     due: u32,
-    /// The last user that was given resource blocks.
+    /// The last user that received resource blocks.
     turn: u32,
     next: Option<Phase>,
-    /// Resource blocks wanted, for the virtual subframe: kept for its memory.
+    /// Candidates for the virtual subframe, kept to reuse the memory.
     heap: BinaryHeap<Contender>,
-    /// Users in the order of the virtual subframe, likewise.
+    /// Users in the order of the virtual subframe, kept to reuse the memory.
     schedule: Vec<u32>,
     counts: PacketCounts,
     series: Vec<Sample>,
@@ -133,21 +133,21 @@ pub struct Ran {
 
 #[derive(Clone, Debug)]
 struct User {
-    /// Flows that are open.
+    /// Number of open flows.
     flows: u32,
-    /// The threshold that the distributed unit has reported since a flow to the user opened.
+    /// Last threshold reported by the distributed unit, since a flow to the user opened.
     reported: Option<u32>,
     throughput: Average,
-    /// Packets of the last subframe.
+    /// Number of packets in the last subframe.
     accepted: u32,
-    /// The flow of its last packet, if flows are served in the scheduler's order.
+    /// Flow of the last packet, if flows are served in the scheduler's order.
     last: Option<FlowId>,
-    /// Its bytes in the virtual subframe.
+    /// The user's bytes in the virtual subframe.
     filled: u64,
 }
 
 impl User {
-    /// Counts bytes for it in the subframe that begins at `now`.
+    /// Counts bytes of the user in the subframe that begins at `now`.
     fn count_bytes(&mut self, bytes: u64, now: Time, scheduler: Scheduler) {
         if let Some(window) = scheduler.window() {
             let end = now + Duration::from_nanos(TTI.0 / 1000);
@@ -156,14 +156,14 @@ impl User {
     }
 }
 
-/// Candidate for resource blocks, ordered with the best first.
+/// Candidate for resource blocks; the best is first in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Contender {
     /// The scheduler's rank, as [`order_key`].
     rank: i64,
-    /// Bits per TTI of a user that has never been served, whose r / mean r is infinite: the best channel is first.
+    /// Bits per TTI of a user that has never been served, for which r / mean r is infinite: the best channel is first.
     unserved: Option<u32>,
-    /// Steps after the last that was served; then the lower number of a flow.
+    /// Distance from the last served user; then the lower flow number.
     turn: Reverse<(u32, Option<FlowId>)>,
     user: u32,
     cqi: Cqi,
@@ -176,8 +176,8 @@ fn order_key(value: f64) -> i64 {
 }
 
 impl Ran {
-    /// A network at rest, of a configuration that has been [checked](RanConfig::check). otherwise: the admission where
-    /// it names none.
+    /// Returns an idle network with a [checked](RanConfig::check) configuration. otherwise: admission if the
+    /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
         let by_flow = matches!(config.scheduler, Scheduler::ShortestRemaining {});
@@ -219,12 +219,12 @@ impl Ran {
         }
     }
 
-    /// Its configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> &RanConfig {
         &self.config
     }
 
-    /// When [`step`](Self::step) must be called next; `None` while it holds no packets.
+    /// Returns when [`step`](Self::step) must be called next; `None` while the network has no packets.
     pub fn next_event(&self) -> Option<Picos> {
         self.next.map(|phase| self.time_of(phase))
     }
@@ -237,7 +237,7 @@ impl Ran {
         })
     }
 
-    /// Opens a flow that will send `bytes` to a user.
+    /// Opens a flow of `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
         self.buffer.open(user, flow, bytes);
         let state = &mut self.users[user as usize];
@@ -276,7 +276,7 @@ impl Ran {
         if verdict != Verdict::Refused {
             self.counts.admitted_bytes += u64::from(sdu.bytes);
             if self.next.is_none() {
-                // The next subframe that can still be filled.
+                // The next subframe that can still be filled in time.
                 let tti = (now.0 + self.config.lead()) / TTI.0 + 1;
                 self.next = Some(Phase::Fill(tti));
             }
@@ -284,31 +284,30 @@ impl Ran {
         verdict
     }
 
-    /// Packets that a user's queue has yet to receive until it reaches its threshold.
+    /// Returns how many more packets a user's queue can receive up to its threshold.
     pub fn room(&self, user: u32) -> u32 {
         self.buffer.room(user)
     }
 
-    /// Return the time that a source waits before it uses the next credit after one that was not answered by an
-    /// admitted packet: a TTI, and the time that the packets of the last subframe take at the lowest quality; 100 ms at
-    /// most.
+    /// Return the wait of a source before the next credit after a credit without an admitted packet: a TTI, and the
+    /// duration of the last subframe's packets at the lowest quality; at most 100 ms.
     pub fn backoff(&self, user: u32) -> Picos {
         let bits = u64::from(self.users[user as usize].accepted) * PACKET * 8;
         let alpha = bits * TTI.0 / u64::from(Cqi::LOWEST.bits_per_tti());
         Picos((TTI.0 + alpha).min(Picos::from_millis(100).0))
     }
 
-    /// Numbers of packets.
+    /// Returns the packet counts.
     pub fn counts(&self) -> PacketCounts {
         self.counts
     }
 
-    /// Levels over time.
+    /// Returns the samples of queue lengths.
     pub fn series(&self) -> &[Sample] {
         &self.series
     }
 
-    /// Processes the event due at `now`. Appends the packets that devices hand up.
+    /// Processes the event due at `now`. Appends the packets that devices deliver.
     pub fn step(&mut self, now: Picos, delivered: &mut Vec<Delivery>) {
         let Some(phase) = self.next.filter(|&it| self.time_of(it) <= now) else {
             return;
@@ -332,8 +331,8 @@ impl Ran {
     }
 
     /// Fills the virtual subframe of a TTI in the order of the scheduler, and sends its packets to the distributed
-    /// unit, which follows this order. The last packet may be cut (RLC segmentation): its rest takes part in the next
-    /// subframe with its flow, or comes first in it.
+    /// unit, which follows this order. The last packet may be cut (RLC segmentation). Its rest competes in the next
+    /// subframe with its flow, or is first in that subframe.
     fn fill(&mut self, tti: u64) {
         let now = to_time(Picos(tti * TTI.0));
         let Readings { rank, cut, .. } = self.config.readings;
@@ -395,7 +394,7 @@ impl Ran {
         self.unit.prefer(&self.schedule);
     }
 
-    /// Gives resource blocks to unsent bytes of the distributed unit, in its order. Returns the number of the remaining
+    /// Gives resource blocks to unsent bytes of the distributed unit, in its order. Returns the number of remaining
     /// blocks.
     fn finish_cut(&mut self, mut left: u32, tti: u64, now: Time) -> u32 {
         for number in self.unit.order() {
@@ -413,7 +412,7 @@ impl Ran {
         left
     }
 
-    /// Sends packets of a user to the distributed unit for at most `left` more resource blocks. Returns their number.
+    /// Sends packets of a user to the distributed unit in at most `left` more resource blocks. Returns the blocks used.
     fn forward(&mut self, best: Contender, left: u32, now: Time) -> u32 {
         let Contender {
             turn: Reverse((_, flow)),
@@ -496,7 +495,7 @@ impl Ran {
         });
     }
 
-    /// Return its measurements: `users` with a row for each, `queues` over time, and `counts`, a single row.
+    /// Return the measurements: `users` with a row each, `queues` over time, and `counts`, a single row.
     pub fn tables(&self) -> Vec<Table> {
         let users = 0..self.config.users;
         let series = |value: fn(&Sample) -> f64| self.series.iter().map(value).collect();
@@ -539,15 +538,15 @@ impl Ran {
         ]
     }
 
-    /// Bytes that have been admitted, and neither dropped nor delivered.
+    /// Returns the admitted bytes that have been neither dropped nor delivered.
     pub fn held_bytes(&self) -> u64 {
         let counts = &self.counts;
         counts.admitted_bytes - counts.dropped_bytes - counts.delivered_bytes
     }
 }
 
-/// The virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole
-/// subframe of the user, so that a user alone gets all of its channel, and a packet that is cut at its end.
+/// Returns the virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole
+/// subframe of the user, which gives a lone user its whole channel, and a packet cut at the subframe's end.
 fn threshold(report: Report, cqi: Cqi, most: u32) -> u32 {
     let slack = cqi.bits_per_tti().div_ceil(8 * PACKET as u32) + 1;
     let accepts = (report.departed + slack).saturating_sub(report.again);
@@ -566,7 +565,7 @@ mod tests {
     use super::config::PFS;
     use super::*;
 
-    /// Users with constant channels; blocks without errors.
+    /// Returns a configuration with constant channels and no block errors.
     fn config(cqi: &[u8], scheduler: Scheduler) -> RanConfig {
         let traces = cqi.iter().map(|&it| vec![Cqi::new(it).unwrap()]);
         RanConfig {
@@ -590,7 +589,7 @@ mod tests {
         }
     }
 
-    /// Steps up to a number of milliseconds, with a call before each event.
+    /// Steps for a number of milliseconds, with a call before each event.
     fn run(
         ran: &mut Ran,
         millis: u64,
@@ -605,7 +604,7 @@ mod tests {
         all
     }
 
-    /// Bytes delivered to each user while the queues of all have packets.
+    /// Returns the bytes delivered to each user while all queues have packets.
     fn shares(cqi: &[u8], scheduler: Scheduler, millis: u64) -> Vec<u64> {
         let mut ran = Ran::new(config(cqi, scheduler), Admission::Infinite, 1);
         for user in 0..cqi.len() as u32 {
@@ -626,7 +625,7 @@ mod tests {
         let mut ran = Ran::new(config(&[15], PFS), Admission::Htd, 1);
         ran.open(0, FlowId(0), 1500);
         ran.offer(Picos::from_micros(500), 0, sdu(0, 0));
-        // Filled shortly before 1 ms, sent from 1 to 2 ms, reported, and then nothing is left to do.
+        // Filled shortly before 1 ms, sent from 1 to 2 ms, reported; then the network is idle.
         let delivered = run(&mut ran, 100, |_, _| {});
         assert_eq!(delivered.len(), 1);
         assert_eq!(delivered[0].0, Picos::from_millis(2));
@@ -644,7 +643,7 @@ mod tests {
                 let [share] = shares(&[cqi], scheduler, 1000)[..] else {
                     panic!("one user");
                 };
-                // 999 TTIs are over, and the last packet may be under way.
+                // 999 TTIs are over, and the last packet may be in transit.
                 let expected = 999 * bytes;
                 assert!(
                     (expected - 1500..=expected).contains(&share),
@@ -727,7 +726,7 @@ mod tests {
             (delivery.user, at.0 / TTI.0, delivered.len())
         };
         assert_eq!(first_delivered(Cut::Compete), (1, 3, 2));
-        // It takes all of the second subframe; the third has room for both.
+        // The rest takes all of the second subframe; the third has room for both.
         assert_eq!(first_delivered(Cut::First), (0, 4, 2));
     }
 
@@ -775,10 +774,10 @@ mod tests {
             again,
         };
         let [worst, best] = [Cqi::LOWEST, Cqi::HIGHEST];
-        assert_eq!(threshold(report(0, 0, 0), best, 1024), 10); // 9 of a subframe, one more
+        assert_eq!(threshold(report(0, 0, 0), best, 1024), 10); // 9 in a subframe, one more
         assert_eq!(threshold(report(0, 0, 0), worst, 1024), 2);
         assert_eq!(threshold(report(5, 3, 1), worst, 1024), 5 + 3 - 1 + 2);
-        assert_eq!(threshold(report(5, 0, 4), worst, 1024), 5); // nothing but repairs
+        assert_eq!(threshold(report(5, 0, 4), worst, 1024), 5); // only retransmissions
         assert_eq!(threshold(report(2000, 3, 1), worst, 1024), 1024);
     }
 
@@ -794,7 +793,7 @@ mod tests {
 
     #[test]
     fn the_processor_sharing_queue_has_its_mean_time() {
-        // Each flow has a user for itself, all the same channel: round robin by TTIs is processor sharing. Its mean
+        // Each flow has its own user and all channels are equal: round robin by TTIs is processor sharing. The mean
         // time depends only on the mean size: E[T] = E[S] / (1 − ρ) (Kleinrock, Queueing Systems 2, §4.4).
         let (flows, users) = (12_000, 30);
         let traces = vec![vec![Cqi::HIGHEST]];
@@ -833,7 +832,7 @@ mod tests {
                 }
             }
         }
-        // Before its first TTI a flow waits half of one, the subframe's lead, and half a round of ρ / (1 − ρ) other
+        // Before its first TTI a flow waits half a TTI, the subframe's lead, and half a round of ρ / (1 − ρ) other
         // flows.
         let mean = sum / f64::from(flows) - 0.6 - 0.5 * load / (1.0 - load);
         let expected = service / (1.0 - load);
@@ -841,7 +840,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes are conserved and none admitted is lost, at any offers and under errors.
+        /// Bytes are conserved and no admitted packet is lost, for any offers and block errors.
         #[test]
         fn what_is_admitted_is_delivered(
             offers in prop::collection::vec((0..4u32, 0..3_000_000_000u64, 1..1500u16), 1..200),

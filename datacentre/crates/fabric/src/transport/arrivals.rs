@@ -1,12 +1,12 @@
-//! Set of the packets of a flow that have arrived.
+//! The set of a flow's arrived packets.
 
-/// A set of numbers of packets from 0. Up to 64 packets take no memory of the heap.
+/// A set of packet numbers from 0. Up to 64 packets need no heap memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
     first: u64,
     rest: Vec<u64>,
     count: u32,
-    /// The first that is missing.
+    /// The first missing number.
     upto: u32,
 }
 
@@ -69,19 +69,19 @@ impl Arrivals {
         }
     }
 
-    /// Number of packets that have arrived.
+    /// Returns the number of arrived packets.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The first packet that has not arrived.
+    /// Returns the first packet that has not arrived.
     #[inline]
     pub fn upto(&self) -> u32 {
         self.upto
     }
 
-    /// The first packet at or after this one that has not arrived.
+    /// Returns the first packet from `packet` on that has not arrived.
     #[inline]
     pub fn next_missing(&self, packet: u32) -> u32 {
         let mut index = packet / 64;

@@ -1,10 +1,10 @@
 //! Mobile users behind a host that is the central unit of their radio access network.
 //!
-//! [`Mobile`] puts transports made for wires in front of it, as the paper on pDCell does with pHost and TCP (§2.2):
+//! [`Mobile`] combines the network with wired transports, as the paper on pDCell does with pHost and TCP (§2.2):
 //!
 //! * A transport of the data centre ends at the central unit. Packets for its receiver wait in the user's queue;
 //!   refused packets are lost for the receiver.
-//! * TCP runs end to end: its receiver is the user's device, and its acknowledgements take the radio uplink.
+//! * TCP runs end to end: its receiver is the user's device, and its acknowledgements use the radio uplink.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::units::{FlowId, HostId, Picos};
 use crate::{Fabric, FlowMap, HEADER, Packet};
 use cellbed_tcp::slab::Slab;
 
-/// Wake-ups of the radio access network, and of acknowledgements on the uplink. Transports use the bits below.
+/// Wake-ups of the radio access network, and of acknowledgements on the uplink. Transports use the lower bits.
 const RADIO: u64 = 1 << 61;
 const UPLINK: u64 = 1 << 60;
 
@@ -34,19 +34,19 @@ impl Access {
         }
     }
 
-    /// The central unit.
+    /// Returns the central unit's host.
     pub(super) fn host(&self) -> HostId {
         HostId(self.ran.config().host)
     }
 
-    /// A flow to a user begins.
+    /// Opens a flow to a user.
     pub(super) fn open(&mut self, net: &Fabric, id: FlowId, user: u32) {
         let bytes = net.flow(id).bytes;
         let headers = u64::from(packets(bytes)) * u64::from(HEADER);
         self.ran.open(user, id, bytes + headers);
     }
 
-    /// A packet for a user reaches the central unit.
+    /// Offers a packet for a user to the central unit.
     pub(super) fn offer(&mut self, net: &mut Fabric, user: u32, sdu: Sdu) -> Verdict {
         let verdict = self.ran.offer(net.now(), user, sdu);
         self.arm(net);
@@ -60,7 +60,7 @@ impl Access {
         }
     }
 
-    /// Process a wake-up of the radio access network; return whether it was one.
+    /// Process a wake-up; return whether it belongs to the radio access network.
     pub(super) fn wake(
         &mut self,
         net: &mut Fabric,
@@ -85,7 +85,7 @@ pub struct Mobile {
     /// True if the receivers are the devices.
     end_to_end: bool,
     flows: FlowMap<State>,
-    /// Packets in the radio access network, by the numbers of their SDUs.
+    /// Packets in the radio access network, by SDU number.
     packets: Slab<Packet>,
     /// Packets from devices on the uplink.
     uplink: VecDeque<(Picos, HostId, Packet)>,
@@ -96,9 +96,9 @@ pub struct Mobile {
 #[derive(Debug)]
 struct State {
     user: u32,
-    /// Packets that the central unit has.
+    /// Packets that the central unit has received.
     admitted: Arrivals,
-    /// Packets that the device does not have.
+    /// Number of packets missing at the device.
     missing: u32,
 }
 
@@ -115,12 +115,12 @@ impl Mobile {
         }
     }
 
-    /// The radio access network.
+    /// Returns the radio access network.
     pub fn ran(&self) -> &Ran {
         &self.access.ran
     }
 
-    /// Any packet of an end-to-end transport to a user's device.
+    /// Sends any packet of an end-to-end transport to a user's device.
     fn send_to_device(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
         let sequence = self.packets.insert(packet);
         let sdu = Sdu {
@@ -140,7 +140,7 @@ impl Mobile {
         self.inner.on_drop(net, packet);
     }
 
-    /// A data packet reaches a receiver in the central unit.
+    /// Passes a data packet to a receiver in the central unit.
     fn pass_to_receiver(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
         let at = self.access.host();
         let Some(state) = self.flows.get_mut(&packet.flow) else {
@@ -175,7 +175,7 @@ impl Mobile {
         }
     }
 
-    /// A flow is over.
+    /// Closes a finished flow.
     fn close(&mut self, net: &mut Fabric, id: FlowId) {
         if let Some(state) = self.flows.remove(&id) {
             self.access.ran.close(state.user, id);

@@ -1,7 +1,7 @@
-//! Transports: what hosts do to bring the bytes of flows to their destinations. A transport is a file here, and
-//! a line in the list `transports!`.
+//! Transports, by which hosts deliver the bytes of flows to their destinations. A transport is a file here, and a line
+//! in the list `transports!`.
 //!
-//! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access
+//! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may combine with a [radio access
 //! network](crate::ran).
 
 mod arrivals;
@@ -25,16 +25,16 @@ use crate::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
 
 /// The constants that configure a transport's hosts.
 pub trait Constants: Copy {
-    /// All hosts.
+    /// The type of all hosts.
     type Hosts: Transport;
 
     /// Support of mobile users behind one of the hosts.
     const MOBILE: MobileUsers;
 
-    /// The discipline of the ports for which it was made.
+    /// Discipline of the ports for which the transport was made.
     const PORTS: Discipline = Discipline::DropTail;
 
-    /// Bytes above which ports mark packets, for which it was made.
+    /// Bytes above which ports mark packets, for which the transport was made.
     const MARK_ABOVE: Option<u64> = None;
 
     /// Returns the hosts of a network.
@@ -44,13 +44,13 @@ pub trait Constants: Copy {
 /// Support of a transport for [mobile users](crate::ran) behind one of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MobileUsers {
-    /// It ends at their devices.
+    /// The transport ends at the users' devices.
     EndToEnd,
-    /// It ends at the central unit.
+    /// The transport ends at the central unit.
     CentralUnit,
-    /// It has a radio access network already.
+    /// The transport already has a radio access network.
     Own,
-    /// Not at all: it repeats packets long before a device can answer.
+    /// No support: the transport retransmits packets long before a device can answer.
     None,
 }
 
@@ -94,7 +94,7 @@ macro_rules! transports {
         #[derive(Debug)]
         pub enum AnyTransport {
             $($(#[$doc])* $name(<$constants as Constants>::Hosts),)*
-            /// One of the others, with mobile users.
+            /// Another transport, with mobile users.
             Mobile(Box<Mobile>),
         }
 
@@ -107,7 +107,7 @@ macro_rules! transports {
             }
         }
 
-        /// Calls a method of the transport that it is.
+        /// Calls a method of the variant's transport.
         macro_rules! dispatch {
             ($on:expr, $it:ident => $call:expr) => {
                 match $on {
@@ -133,7 +133,7 @@ transports! {
 }
 
 impl AnyTransport {
-    /// Returns the transport with mobile users behind one of the hosts. config: has been [checked](RanConfig::check).
+    /// Returns the transport with mobile users behind one of the hosts. config: a [checked](RanConfig::check) one.
     pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, DescriptionError> {
         let lqd = config.admission == Some(Admission::Lqd);
         let users = self.mobile_users();
@@ -154,12 +154,12 @@ impl AnyTransport {
         refuse(text)
     }
 
-    /// Return its measurements beside flows and ports.
+    /// Return the measurements besides flows and ports.
     pub fn tables(&self) -> Vec<Table> {
         self.ran().map_or_else(Vec::new, Ran::tables)
     }
 
-    /// The radio access network, if there is one.
+    /// Returns the radio access network, if any.
     pub fn ran(&self) -> Option<&Ran> {
         match self {
             Self::Pdcell(hosts) => hosts.ran(),
@@ -169,12 +169,12 @@ impl AnyTransport {
     }
 }
 
-/// Packets of a flow.
+/// Returns the number of packets of a flow.
 fn packets(bytes: u64) -> u32 {
     bytes.div_ceil(u64::from(FULL_PAYLOAD)) as u32
 }
 
-/// Bytes on the wire of a packet of a flow: all are full but the last.
+/// Returns the bytes on the wire of a packet of a flow: all packets except the last are full.
 fn wire_size(bytes: u64, packet: u32) -> u16 {
     let rest = bytes - u64::from(packet) * u64::from(FULL_PAYLOAD);
     rest.min(u64::from(FULL_PAYLOAD)) as u16 + HEADER

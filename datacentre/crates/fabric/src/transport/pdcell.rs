@@ -2,18 +2,18 @@
 //! an End-to-End Transport Protocol for Mobile Edge Computing Architectures", ICDCN 2019).
 //!
 //! As in pHost, a source announces a flow, short flows begin at once, and the destination grants a credit for each
-//! other packet, one in each packet time of its link, to the flow with the fewest missing packets. For a mobile user
-//! the destination is the central unit (CU) of the radio access network, with the adaptation layer (§3.5):
+//! other packet, one per packet time of its link, to the flow with the fewest missing packets. For a mobile user the
+//! destination is the central unit (CU) of the radio access network, with the adaptation layer (§3.5):
 //!
-//! * A user gets credits only for the room that its queue has up to its threshold, less the credits outstanding.
-//! * A credit can be used from t_s after it has arrived until t_e = t_s + 1.5 packet times. One that no admitted packet
-//!   answers within 9 packet times more is granted again.
-//! * When that happens, or a packet is not admitted, the source must wait for TTI + α from then on, until a packet of
-//!   the flow is admitted: a credit granted meanwhile has what is left of that as its t_s ([`BackoffFrom`]), others
-//!   have t_s = 0.
+//! * A user gets credits only for the room in its queue up to the threshold, less the outstanding credits.
+//! * A credit is valid from t_s after its arrival until t_e = t_s + 1.5 packet times. A credit without an admitted
+//!   packet within 9 more packet times is granted again.
+//! * After such a credit, or a refused packet, the source must wait for TTI + α, or until a packet of the flow is
+//!   admitted. The t_s of a credit granted meanwhile is the rest of this wait ([`BackoffFrom`]); other credits have
+//!   t_s = 0.
 //!
-//! The flow ends when the device has all of it. Where the paper is silent or contradicts itself,
-//! `datacentre/docs/pdcell.md` has the choice made here.
+//! The flow ends when the device has all of its data. Where the paper is silent or contradicts itself,
+//! `datacentre/docs/pdcell.md` explains the choice.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -30,17 +30,17 @@ use crate::{Discipline, FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PdcellConfig {
-    /// Flows of at most so many packets are sent with their request.
+    /// Maximum packets of a flow that is sent with its request.
     pub free_packets: u32,
-    /// A credit can be used for so long.
+    /// Validity of a credit, packet times.
     pub credit_life: f64,
-    /// A credit is taken to be unanswered so long after its end.
+    /// Time from the end of a credit until it counts as unanswered, packet times.
     pub detection: f64,
-    /// Most credits of a flow that are outstanding.
+    /// Maximum outstanding credits of a flow.
     pub outstanding: u32,
-    /// Data of flows of at most so many packets has priority over other data; 0 for one priority.
+    /// Maximum packets of a flow whose data has priority over other data; 0 for one priority.
     pub short_flow: u32,
-    /// A source that has heard nothing for so long repeats its request, later after twice that, and so on.
+    /// Time without an answer until a source repeats its request, packet times; doubled each time.
     pub repeat_request: f64,
 }
 
@@ -80,24 +80,24 @@ pub struct PdcellHosts {
 #[derive(Debug)]
 struct Host {
     packet_time: Picos,
-    /// As a source: credits of its flows that it has not used.
+    /// Source: unused credits of its flows.
     credits: Vec<Credit>,
-    /// As a destination: flows to it, one group without users and one for each user.
+    /// Destination: flows to the host, one group without users and one per user.
     groups: Vec<Group>,
-    /// When it may grant the next credit.
+    /// Time from which the host may grant the next credit.
     next_turn: Picos,
     turn_armed: bool,
-    /// When credits will be taken to be unanswered, for which flow and packet. Answered ones stay until then.
+    /// When credits count as unanswered, with flow and packet. Answered credits stay until then.
     deadlines: BinaryHeap<Reverse<(Picos, FlowId, u32)>>,
     deadline_armed: Option<Picos>,
 }
 
-/// Flows that share a queue, or nothing.
+/// Flows that share a user's queue, or flows without a user.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Flows with packets to grant, by the number of their missing packets.
+    /// Flows with packets to grant, by number of missing packets.
     wanting: BTreeSet<(u32, FlowId)>,
-    /// Credits, and packets of requests, that have not been answered.
+    /// Number of unanswered credits and packets of requests.
     outstanding: u32,
 }
 
@@ -111,7 +111,7 @@ struct Credit {
 }
 
 impl Credit {
-    /// The shortest flow first, of its credits the one that ends first.
+    /// Orders by the shortest flow, then by the credit that ends first.
     fn order(&self) -> (u32, FlowId, Picos, u32) {
         (self.missing, self.flow, self.until, self.packet)
     }
@@ -123,28 +123,28 @@ struct State {
     packets: u32,
     /// Source.
     request: Request,
-    /// Destination: whether it knows of the flow.
+    /// Destination: true after a request.
     requested: bool,
     arrived: Arrivals,
-    /// The first packet that has never been granted, and those to be granted again.
+    /// The first packet never granted, and packets to grant again.
     next: u32,
     again: BTreeSet<u32>,
-    /// Packets granted and their deadlines.
+    /// Granted packets and their deadlines.
     outstanding: Vec<(u32, Picos)>,
-    /// Its number of missing packets in [`Group::wanting`].
+    /// Number of missing packets under which the flow is in [`Group::wanting`].
     listed: Option<u32>,
-    /// After a packet was missed its source may not send before.
+    /// End of the source's wait after a missed packet.
     not_before: Picos,
-    /// Packets that the user's device does not have.
+    /// Number of packets missing at the user's device.
     undelivered: u32,
 }
 
-/// Wake-ups beside the requests': a host's turn to grant (0), its deadlines, a source's credit that becomes valid.
+/// Wake-ups besides those of requests: a host's turn to grant (0), its deadlines, the validity of a source's credit.
 const DEADLINE: u64 = 1 << 32;
 const CREDITED: u64 = 2 << 32;
 
 impl PdcellHosts {
-    /// Hosts that know of no flow.
+    /// Returns hosts without flows.
     pub fn new(constants: PdcellConfig, net: &Fabric) -> Self {
         let host = |number| Host {
             packet_time: net.card_rate(HostId(number)).time(FULL_PACKET),
@@ -164,7 +164,7 @@ impl PdcellHosts {
         }
     }
 
-    /// With a radio access network behind one of the hosts.
+    /// Adds a radio access network behind one of the hosts.
     pub(super) fn with_ran(mut self, config: RanConfig, seed: u64) -> Self {
         let groups = vec![Group::default(); config.users as usize + 1];
         self.hosts[config.host as usize].groups = groups;
@@ -172,7 +172,7 @@ impl PdcellHosts {
         self
     }
 
-    /// The radio access network, if there is one.
+    /// Returns the radio access network, if any.
     pub fn ran(&self) -> Option<&Ran> {
         self.access.as_ref().map(|access| &*access.ran)
     }
@@ -194,7 +194,7 @@ impl PdcellHosts {
             access.open(net, id, user);
         }
         if state.packets <= self.constants.free_packets {
-            // Its packets are on their way.
+            // The packets of the request are in transit.
             let host = &self.hosts[flow.destination.index()];
             let spans = f64::from(2 * state.packets).max(self.constants.detection);
             let deadline = net.now() + host.packet_time * spans;
@@ -236,7 +236,7 @@ impl PdcellHosts {
         }
     }
 
-    /// Stops expecting a packet. deadline: only if it was expected until then. Returns whether it was.
+    /// Stops expecting a packet. deadline: only if it is the packet's. Returns whether the packet was expected.
     fn forget(&mut self, net: &Fabric, id: FlowId, packet: u32, deadline: Option<Picos>) -> bool {
         let Some(state) = self.flows.get_mut(&id) else {
             return false;
@@ -252,7 +252,7 @@ impl PdcellHosts {
         true
     }
 
-    /// Lists a packet that has not come, or was not admitted, for another grant.
+    /// Lists a missing or refused packet for another grant.
     fn list_missing(&mut self, net: &Fabric, id: FlowId, packet: u32) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -264,7 +264,7 @@ impl PdcellHosts {
         self.list(net, id);
     }
 
-    /// Updates the place of a flow among the flows that want credits.
+    /// Updates the position of a flow among the flows that need credits.
     fn list(&mut self, net: &Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -353,7 +353,7 @@ impl PdcellHosts {
         self.pace(net, at);
     }
 
-    /// Handles the deadlines of a destination that are due.
+    /// Processes the due deadlines of a destination.
     fn expire(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         let host = &mut self.hosts[at.index()];
@@ -441,7 +441,7 @@ impl PdcellHosts {
         self.pace(net, at);
     }
 
-    /// Counts a packet that has reached its end.
+    /// Counts a packet that has arrived at its end.
     fn count_delivery(&mut self, net: &mut Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -563,7 +563,7 @@ mod tests {
     use crate::ran::{Cqi, CqiSource, Readings, TTI};
     use crate::{FULL_PAYLOAD, Flow, Ports, Record, Simulation, Topology, Traffic};
 
-    /// Hosts that note each credit (when it reaches the source, packet, t_s) and lose the first ones.
+    /// Hosts that record each credit (arrival at the source, packet, t_s) and lose the first credits.
     struct Watched {
         inner: PdcellHosts,
         credits: Vec<(Picos, u32, Picos)>,
@@ -598,7 +598,7 @@ mod tests {
 
     const T: u64 = 1_200_000;
 
-    /// Flows of so many packets from host 1 to host 0, to a user or to the host. threshold: the first one of the user.
+    /// Runs flows from host 1 to host 0, given as packets and perhaps a user. threshold: the user's first one.
     fn run(
         flows: &[(u32, Option<u32>)],
         threshold: u32,
@@ -686,7 +686,7 @@ mod tests {
         let (_, credits, refused) = run(&[(20, Some(1))], 4, 0);
         let early = credits.iter().filter(|it| it.0.0 < TTI.0 / 2);
         assert_eq!((early.count(), refused), (4, 0));
-        // The subframe of the next TTI takes them: as many again.
+        // The subframe of the next TTI takes these packets: the same number follows.
         let next = credits.iter().filter(|it| it.0.0 < TTI.0);
         assert_eq!((next.count(), credits.len()), (8, 20));
     }
@@ -713,14 +713,14 @@ mod tests {
         let &[(at, 4, delay)] = &credits[..] else {
             panic!("{credits:?}");
         };
-        // Refused after about 5 packets; nothing had been sent to the distributed unit, so that α = 0.
+        // Refused after about 5 packets; nothing had been sent to the distributed unit, hence α = 0.
         let until = (at + delay).0 - TTI.0;
         assert!((5 * T..6 * T).contains(&until), "{until}");
-        // From the credit, when the queue has room because a subframe took 4 packets: TTI + α for them.
+        // From the credit, when the queue has room because a subframe took 4 packets: TTI + α for these packets.
         let (_, credits, _) = run_as(BackoffFrom::Credit, &[(5, Some(0))], 4, 0);
         let wait = Picos(TTI.0 + 4 * 12_000 * TTI.0 / 5_584);
         assert_eq!((credits.len(), credits[0].2), (1, wait));
-        // A longer flow, whose first packets are admitted later, goes on without delay.
+        // A longer flow, whose first packets are admitted later, continues without delay.
         let (_, credits, _) = run(&[(5, Some(0)), (30, Some(0))], 4, 0);
         assert!(credits.iter().filter(|it| it.2 == Picos::ZERO).count() >= 25);
     }

@@ -1,10 +1,10 @@
-//! pFabric: ports send the packet of the flow with the fewest remaining bytes first (Alizadeh et al., "pFabric: Minimal
+//! pFabric: ports first send the packet of the flow with the fewest remaining bytes (Alizadeh et al., "pFabric: Minimal
 //! near-optimal datacenter transport", SIGCOMM 2013).
 //!
-//! The ports do the work: [`Discipline::Smallest`](crate::Discipline::Smallest) is §4.2, with its rule against
-//! starvation: of the flow of the best packet the oldest one is sent. Sources only keep a flow from flooding the ports
-//! (§4.3): a window that begins at line rate, a fixed short timeout, slow start after it, and probes after many of
-//! them.
+//! The ports do most of the work: [`Discipline::Smallest`](crate::Discipline::Smallest) implements §4.2, with its rule
+//! against starvation: the oldest packet of the best packet's flow is sent. Sources only prevent a flow from flooding
+//! the ports (§4.3): by a window that begins at line rate, a fixed short timeout, slow start after a timeout, and
+//! probes after many timeouts.
 
 use super::arrivals::Arrivals;
 use super::{Constants, MobileUsers, Transport, packets, wire_size};
@@ -15,17 +15,17 @@ const DATA: Kind = Kind(0);
 const PROBE: Kind = Kind(1);
 const ACKNOWLEDGEMENT: Kind = Kind(2);
 
-/// Constants, with the paper's for links of 10 Gbit/s.
+/// Constants, by default the paper's for links of 10 Gbit/s.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PfabricConfig {
-    /// The first window, packets: what the path holds.
+    /// Initial window, packets: the capacity of the path.
     pub initial_window: u32,
-    /// The largest window, packets.
+    /// Maximum window, packets.
     pub largest_window: u32,
     /// The retransmission timeout: three round trips.
     pub timeout_ps: Picos,
-    /// After so many timeouts in a row a source sends packets without data until one is answered; 0 for never.
+    /// Number of successive timeouts after which a source sends packets without data until an answer; 0 for never.
     pub probe_after: u32,
 }
 
@@ -68,27 +68,26 @@ pub struct PfabricHosts {
 struct State {
     packets: u32,
     // The source.
-    /// The packet to be sent next; all before have been sent, since the last timeout.
+    /// Next packet to send; all earlier packets have been sent since the last timeout.
     next: u32,
-    /// Packets that it knows to have arrived, and how many had arrived behind the first missing one as of the last
-    /// news.
+    /// Packets known to have arrived, and how many of these followed the first missing one at the last acknowledgement.
     known: Arrivals,
     selected: u32,
     window: u32,
     threshold: u32,
-    /// Acknowledgements since the window last grew in congestion avoidance.
+    /// Acknowledgements since the last growth of the window in congestion avoidance.
     grown: u32,
-    /// Timeouts since something new arrived.
+    /// Timeouts since a new packet was acknowledged.
     timeouts: u32,
     probing: bool,
-    /// When the timeout ends.
+    /// End of the timeout.
     due: Picos,
     // The destination.
     arrived: Arrivals,
 }
 
 impl State {
-    /// Sends what the window allows.
+    /// Sends packets within the window.
     fn send(&mut self, net: &mut Fabric, id: FlowId) {
         let flow = *net.flow(id);
         let end = self.known.upto() + self.window + self.selected;
@@ -109,12 +108,12 @@ impl State {
         }
     }
 
-    /// Bytes that are not known to have arrived: the order of pFabric's ports.
+    /// Returns the bytes not known to have arrived, by which pFabric's ports order flows.
     fn remaining(&self, bytes: u64) -> u64 {
         bytes.saturating_sub(u64::from(self.known.upto() + self.selected) * u64::from(FULL_PAYLOAD))
     }
 
-    /// A timer that only moves to later times needs one wake-up at a time.
+    /// Requests a wake-up. The timer only moves to later times: one wake-up at a time suffices.
     fn arm(&self, net: &mut Fabric, id: FlowId) {
         net.wake(self.due, u64::from(id.0));
     }

@@ -1,12 +1,10 @@
-//! pHost: destinations grant tokens, one for each packet time of their link (Gao et al., "pHost: Distributed
-//! near-optimal datacenter transport over commodity network fabric", CoNEXT 2015, §3).
-//!
-//! A source announces a flow by a request. A token of the destination lets it send one packet, and expires soon unless
-//! used, so that neither end waits for the other: a destination whose token is not used has lost one packet time, and a
-//! source with tokens of several destinations serves its shortest flow. Short flows begin with free tokens. Where the
-//! paper leaves a choice, it is as in the authors' public simulator. Ports rank control before data of short flows
-//! before other data, and send the oldest packet of the best packet's flow
-//! ([`Discipline::Smallest`](crate::Discipline)).
+//! pHost: destinations grant tokens, one per packet time of their link (Gao et al., "pHost: Distributed near-optimal
+//! datacenter transport over commodity network fabric", CoNEXT 2015, §3).
+//! A source announces a flow by a request. A token of the destination permits one packet, and expires soon if unused,
+//! so that neither end waits for the other: a destination loses one packet time by an unused token, and a source with
+//! tokens of several destinations serves its shortest flow. Short flows begin with free tokens. Where the paper is
+//! open, the code follows the authors' public simulator. Ports rank control packets before data of short flows before
+//! other data, and send the oldest packet of the best packet's flow ([`Discipline::Smallest`](crate::Discipline)).
 
 use super::arrivals::Arrivals;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
@@ -18,29 +16,29 @@ use crate::{Discipline, FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PhostConfig {
-    /// Flows of at most so many packets begin with a token for each.
+    /// Maximum packets of a flow that begins with a token for each packet.
     pub free_tokens: u32,
-    /// A token can be used for so long.
+    /// Validity of a token, packet times.
     pub token_life: f64,
-    /// A flow that leaves so many tokens unanswered is downgraded: it gets no token …
+    /// Number of unanswered tokens after which a flow is downgraded: it gets no tokens …
     pub unanswered: u32,
-    /// … for so long after the last.
+    /// … for this time after the last token, packet times.
     pub downgrade: f64,
-    /// Tokens are granted again for packets that are missing so long after the last token of the flow; after the
+    /// Time after the last token of a flow, packet times, until tokens for missing packets are granted again; after the
     /// request of a flow with free tokens, twice the time of its packets.
     pub reissue: f64,
-    /// Data of flows of at most so many packets has priority over other data; 0 for one priority.
+    /// Maximum packets of a flow whose data has priority over other data; 0 for one priority.
     pub short_flow: u32,
-    /// A source that has had no answer for so long repeats its request. (Without it a flow whose request is dropped
-    /// never ends.)
+    /// Time without an answer until a source repeats its request, packet times. (Without repeats, a flow whose request
+    /// is dropped never ends.)
     pub repeat_request: f64,
-    /// True if a source that has sent as many packets as a flow has still sends data with the next ones. The public
-    /// simulator of pHost sends headers alone then, which is quicker than any network.
+    /// True if a source still sends data after sending as many packets as the flow has. The public simulator of pHost
+    /// then sends headers alone, which is faster than any network.
     pub repeats_carry_data: bool,
 }
 
 impl PhostConfig {
-    /// Free tokens of a flow of so many packets.
+    /// Returns the free tokens of a flow of `packets` packets.
     fn free(&self, packets: u32) -> u32 {
         if packets <= self.free_tokens {
             packets
@@ -86,18 +84,18 @@ pub struct PhostHosts {
 #[derive(Debug)]
 struct Host {
     packet_time: Picos,
-    /// The times of the constants.
+    /// The constants as times.
     token_life: Picos,
     downgrade: Picos,
     reissue: Picos,
-    /// Tokens of its flows that it has not used.
+    /// Unused tokens of the host's flows.
     tokens: Vec<Token>,
-    /// Flows to it that are not complete, the most urgent first: where a destination has many of them, as a central
-    /// unit has, one of the first can be granted a token.
+    /// Incomplete flows to the host, the most urgent first: even among many flows, as at a central unit, one of the
+    /// first can get a token.
     incoming: Vec<Incoming>,
-    /// Packet times left to flows with free tokens.
+    /// Number of packet times reserved for flows with free tokens.
     reserved: u32,
-    /// When it may grant the next token, and whether it waits only for a flow that may get none before.
+    /// When the host may grant the next token, and whether it only waits for a flow that gets none before.
     turn: Option<Turn>,
 }
 
@@ -107,7 +105,7 @@ struct Turn {
     idle: bool,
 }
 
-/// The order of service: fewest missing packets, then first started.
+/// The order of service: fewest missing packets, then earliest start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Urgency {
     missing: u32,
@@ -119,7 +117,7 @@ struct Urgency {
 struct Token {
     urgency: Urgency,
     expires: Picos,
-    /// Its number among the tokens of the flow, and the packet to be sent.
+    /// Number of the token among the flow's tokens, and the packet to send.
     number: u32,
     packet: u32,
 }
@@ -128,7 +126,7 @@ struct Token {
 #[derive(Clone, Copy, Debug)]
 struct Incoming {
     urgency: Urgency,
-    /// It gets no token before.
+    /// Time before which the flow gets no token.
     not_before: Picos,
     standing: Standing,
 }
@@ -136,9 +134,9 @@ struct Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Granting,
-    /// It has left too many tokens unanswered.
+    /// The flow has too many unanswered tokens.
     Downgraded,
-    /// It has tokens for all packets.
+    /// The flow has tokens for all packets.
     Granted,
 }
 
@@ -147,24 +145,24 @@ enum Standing {
 struct State {
     flow: Flow,
     packets: u32,
-    /// Source: packets that it has sent.
+    /// Source: number of packets sent.
     sent: u32,
     request: Request,
-    /// Destination: whether it knows of the flow.
+    /// Destination: true after a request.
     requested: bool,
     arrived: Arrivals,
-    /// Tokens granted, free ones included; those that would be enough; how many of them are known to have been
+    /// Number of granted tokens, including free ones; number of tokens that would suffice; number of tokens known to be
     /// answered.
     granted: u32,
     goal: u32,
     answered: u32,
     last_grant: Picos,
-    /// The packet of the last token.
+    /// Packet of the last token.
     last_packet: u32,
 }
 
 impl PhostHosts {
-    /// Hosts that know of no flow.
+    /// Returns hosts without flows.
     pub fn new(mut constants: PhostConfig, net: &Fabric) -> Self {
         constants.unanswered = constants.unanswered.max(1);
         constants.repeat_request = constants.repeat_request.max(1.0);
@@ -370,7 +368,7 @@ impl State {
         }
     }
 
-    /// The next missing packet after the last token's packet, around the end.
+    /// Returns the next missing packet after the last token's packet, cyclically.
     fn next_packet(&self) -> u32 {
         let next = self.arrived.next_missing(self.last_packet.wrapping_add(1));
         if next < self.packets {
@@ -484,7 +482,7 @@ mod tests {
     use crate::description::Description;
     use crate::transport::AnyTransport;
 
-    /// Time of a packet at 10 Gbit/s.
+    /// Duration of a packet at 10 Gbit/s.
     const T: u64 = 1_200_000;
 
     fn hosts(sim: &Simulation<AnyTransport>) -> &PhostHosts {
@@ -496,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_source_that_does_not_answer_is_downgraded() {
-        // The source has tokens of a shorter flow all the time, so that the longer one's tokens expire.
+        // The source always has tokens of a shorter flow, so that the longer flow's tokens expire.
         let description = serde_json::json!({
             "seed": 1,
             "topology": {
@@ -522,7 +520,7 @@ mod tests {
         assert_eq!(downgraded(&sim).unwrap().not_before, again);
         sim.run(|record| records.push(record));
         assert_eq!(records.len(), 2);
-        // The shorter one was not delayed by the other, but for the packet on the card: request, token, 100 packets.
+        // The longer flow delayed the shorter one only by the packet on the card: request, token, 100 packets.
         let alone = 2 * 464_000 + 99 * T + 1_632_000;
         assert!(records[0].end.0 <= alone + 2 * T, "{records:?}");
     }

@@ -1,4 +1,4 @@
-//! Common parts of transports whose destinations grant packets (pHost, pDCell): kinds of packets, and the request by
+//! Common parts of transports whose destinations grant packets (pHost, pDCell): kinds of packets, and the request with
 //! which a source announces a flow.
 
 use super::Packet;
@@ -6,26 +6,26 @@ use crate::units::{FlowId, Picos};
 use crate::{Fabric, HEADER, Kind};
 
 pub(super) const REQUEST: Kind = Kind(0);
-/// Lets the source send a packet: a token of pHost, a credit of pDCell.
+/// Permits the source to send a packet: a token of pHost, a credit of pDCell.
 pub(super) const GRANT: Kind = Kind(1);
 pub(super) const DATA: Kind = Kind(2);
 pub(super) const ACKNOWLEDGEMENT: Kind = Kind(3);
 
-/// The bits of wake-ups for requests, above the number of the flow.
+/// Bits of a wake-up token for requests, above the number of the flow.
 pub(super) const REPEAT: u64 = 3 << 32;
 
-/// The request of a flow. Its source repeats it while it hears nothing of the destination.
+/// The request of a flow. Its source repeats the request while the destination is silent.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// When the source last heard of the destination.
+    /// Last time when the destination answered the source.
     pub heard: Picos,
-    /// After how long without that it repeats the request, now and at most: twice as long after each time.
+    /// Time without an answer until the next repeat, doubled each time, and its maximum.
     patience: Picos,
     longest: Picos,
 }
 
 impl Request {
-    /// Sends the first one.
+    /// Sends the first request.
     pub fn new(net: &mut Fabric, id: FlowId, patience: Picos, longest: Picos) -> Self {
         let request = Self {
             heard: net.now(),
@@ -46,7 +46,7 @@ impl Request {
         net.wake(net.now() + self.patience, REPEAT | u64::from(id.0));
     }
 
-    /// Processes a wake-up: repeats the request if nothing was heard for so long.
+    /// Processes a wake-up: repeats the request if no answer came within `patience`.
     pub fn wake(&mut self, net: &mut Fabric, id: FlowId) {
         let due = self.heard + self.patience;
         if due > net.now() {
@@ -65,7 +65,7 @@ pub(super) fn acknowledge(net: &mut Fabric, id: FlowId) {
     net.send(flow.destination, packet);
 }
 
-/// Returns the rank of data by the packets of its flow: flows of at most `short_flow` come first; 0 for one rank.
+/// Returns the rank of data by its flow's packets: flows of at most `short_flow` are first; 0 for one rank.
 pub(super) fn rank(packets: u32, short_flow: u32) -> u8 {
     1 + u8::from(short_flow > 0 && packets > short_flow)
 }

@@ -1,7 +1,8 @@
-//! The TCP of [`Tcp`](cellbed_tcp::Tcp) on the fabric, a connection for each flow: the same state machine as on paths.
+//! [`Tcp`](cellbed_tcp::Tcp) on the fabric, with a connection per flow: the same state machine as on paths.
 //!
-//! Connections fill the card of their host only up to [`CARD`], then take turns whenever it is idle, as Linux does (TCP
-//! small queues and fair queueing): what a window allows waits in the connection, and the card neither drops nor marks.
+//! Connections fill their host's card only up to [`CARD`], then take turns whenever the card is idle, as Linux does
+//! (TCP small queues and fair queueing). Further data within a window waits in the connection: the card neither drops
+//! nor marks.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use cellbed_tcp::{Control, Segment, Socket, Tcp};
 
 const SEGMENT: Kind = Kind(0);
 const NEVER: Picos = Picos(u64::MAX);
-/// Bytes that wait at a card at most, before another packet: Linux lets two packets of a connection wait.
+/// Maximum waiting bytes at a card before another packet: Linux lets two packets of a connection wait.
 const CARD: u64 = 3_000;
 
 /// Constants of TCP and DCTCP.
@@ -26,8 +27,8 @@ pub struct TcpConfig {
     pub control: Control,
     /// The initial window, segments.
     pub initial_window: u64,
-    /// The least variable part of the retransmission timeout: 10 ms, as Alizadeh et al. (SIGCOMM 2010, §4) set it in
-    /// their data centre; Linux has 200 ms.
+    /// Minimum variable part of the retransmission timeout: 10 ms, as in the data centre of Alizadeh et al. (SIGCOMM
+    /// 2010, §4); 200 ms in Linux.
     pub least_timeout_ps: Picos,
 }
 
@@ -58,7 +59,7 @@ pub struct DctcpConfig(TcpConfig);
 impl Constants for DctcpConfig {
     type Hosts = TcpHosts;
     const MOBILE: MobileUsers = MobileUsers::EndToEnd;
-    /// Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark above this at 10 Gbit/s.
+    /// Bytes above which Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark at 10 Gbit/s.
     const MARK_ABOVE: Option<u64> = Some(22_500);
 
     fn hosts(self, net: &Fabric) -> TcpHosts {
@@ -71,21 +72,21 @@ impl Constants for DctcpConfig {
 pub struct TcpHosts {
     tcp: Tcp,
     flows: FlowMap<State>,
-    /// Segments under way; packets carry their place here.
+    /// Segments in transit; packets carry their place in the slab.
     segments: Slab<Segment>,
-    /// By host the ends of connections that wait for its card.
+    /// By host, the connection ends that wait for its card.
     waiting: Vec<VecDeque<(FlowId, usize)>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Of the source and of the destination.
+    /// Sockets of the source and of the destination.
     sockets: Box<[Socket; 2]>,
     hosts: [HostId; 2],
     bytes: u64,
     /// Ends that wait for their cards.
     waits: [bool; 2],
-    /// The next wake-up that was asked for.
+    /// Time of the next requested wake-up.
     armed: Picos,
 }
 
@@ -106,7 +107,7 @@ impl TcpHosts {
         }
     }
 
-    /// Sends the pending segments of one end, 0 the source, as far as its card has room; the others wait for it.
+    /// Sends the pending segments of one end (0: the source) as far as its card has room; the others wait for the card.
     fn transmit(&mut self, net: &mut Fabric, id: FlowId, end: usize) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -128,7 +129,7 @@ impl TcpHosts {
         }
     }
 
-    /// The next packet of one end.
+    /// Returns the next packet of one end.
     fn next(&mut self, net: &Fabric, id: FlowId, end: usize) -> Option<Packet> {
         let state = self.flows.get_mut(&id)?;
         let segment = state.sockets[end].transmit(time(net))?;
@@ -143,7 +144,7 @@ impl TcpHosts {
         })
     }
 
-    /// Asks for a wake-up at the next timer, unless there is an earlier one.
+    /// Requests a wake-up at the next timer, unless an earlier one is pending.
     fn arm(&mut self, net: &mut Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -179,7 +180,7 @@ impl Transport for TcpHosts {
         let id = packet.flow;
         let segment = self.segments.remove(packet.value as u32);
         let Some(state) = self.flows.get_mut(&id) else {
-            return; // a copy, after the end
+            return; // a duplicate after the end
         };
         let end = usize::from(at == state.hosts[1]);
         let socket = &mut state.sockets[end];
@@ -189,7 +190,7 @@ impl Transport for TcpHosts {
             if before < state.bytes {
                 net.finish(id);
             }
-            socket.receiver.acknowledge(); // of the end of the connection, at once
+            socket.receiver.acknowledge(); // acknowledges the end of the connection at once
         }
         if end == 0 && socket.sender.acknowledged() >= state.bytes {
             self.flows.remove(&id);
@@ -206,7 +207,7 @@ impl Transport for TcpHosts {
             return;
         };
         if state.armed > net.now() {
-            return; // an earlier wake-up has been asked for since
+            return; // an earlier wake-up has been requested since
         }
         state.armed = NEVER;
         for end in 0..2 {
@@ -240,7 +241,7 @@ impl Transport for TcpHosts {
     }
 }
 
-/// The time on the clock of sockets, at or after this one.
+/// Returns the time on the sockets' clock, rounded up.
 fn time(net: &Fabric) -> Time {
     Time::from_nanos(net.now().0.div_ceil(1_000))
 }

@@ -1,4 +1,4 @@
-//! No transport: every packet of a flow goes to the card at once, and one that is dropped is lost.
+//! No transport: every packet of a flow goes to the card at once, and a dropped packet is lost.
 
 use cellbed_fabric::units::{FlowId, HostId};
 use cellbed_fabric::{FULL_PAYLOAD, Fabric, FlowMap, HEADER, Kind, Packet, Transport};
@@ -9,7 +9,7 @@ const ACKNOWLEDGEMENT: Kind = Kind(1);
 /// All hosts. A flow that loses a packet never ends.
 #[derive(Debug, Default)]
 pub struct Blind {
-    /// Packets that have not arrived.
+    /// Number of packets that have not arrived, by flow.
     missing: FlowMap<u32>,
 }
 
