@@ -154,7 +154,7 @@ def do(changes: Sequence[Change], machine: Machine) -> None:
 
 
 def undo(machine: Machine) -> list[str]:
-    """Revert the user's changes, the last first; return the commands that succeeded.
+    """Revert the user's changes in reverse order; return the commands that succeeded.
 
     Errors: :class:`GrantError` if some changes could not be undone; all others are undone.
     """
@@ -328,7 +328,7 @@ def _write_journal(machine: Machine, journal: list[str]) -> None:
 
 
 _NOBODY = 2**32 - 1
-"""Limit of user identifiers: all are smaller (credentials(7))."""
+"""Upper limit of user identifiers, exclusive (credentials(7))."""
 
 
 def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, take_back: bool = False) -> list[str]:

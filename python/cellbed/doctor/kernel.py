@@ -48,7 +48,7 @@ RESTRICTIONS = {
         "AppArmor restricts the user namespaces of ordinary users (Ubuntu 23.10 and later)",
     ),
 }
-"""Settings that can forbid ordinary users user namespaces: the forbidding and the allowing value, and a description."""
+"""Settings that can deny user namespaces to ordinary users: the denying and the permitting value, and a description."""
 
 
 def setting_path(name: str) -> str:
@@ -69,7 +69,7 @@ def kernel(release: str | None = None) -> Check:
 
 
 def namespace_restrictions(machine: Machine) -> list[str]:
-    """Return the names of the settings that now forbid ordinary users user namespaces."""
+    """Return the names of the settings that now deny user namespaces to ordinary users."""
     return [name for name, (bad, _, _) in RESTRICTIONS.items() if machine.read(setting_path(name)) == bad]
 
 

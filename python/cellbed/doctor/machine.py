@@ -1,4 +1,4 @@
-"""The checked machine: files below a root folder, programs and the user. The result of a check."""
+"""The checked machine (files below a root folder, programs, user), and the result of a check."""
 
 from __future__ import annotations
 

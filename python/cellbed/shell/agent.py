@@ -1,7 +1,7 @@
-"""Processes that serve a shell beside its command: forwarders of published ports and of names, a meter.
+"""Processes that serve a shell beside its command: forwarders of published ports and DNS queries, a meter.
 
-All have one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
-(``{"event":"ready"}``), serves, and ends with its standard input. So none outlives its shell.
+All use one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
+(``{"event":"ready"}``), serves, and ends with its standard input. So no agent outlives its shell.
 """
 
 from __future__ import annotations

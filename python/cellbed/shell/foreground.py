@@ -23,7 +23,7 @@ _SETTLE_S = 0.02
 
 
 class Interrupted(BaseException):
-    """A signal that asks to end arrived during the set-up of the shell. number: number of the signal."""
+    """A signal to end the shell arrived during its set-up. number: number of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -42,7 +42,7 @@ def raise_on_signals() -> None:
 
 
 def hold_signals() -> None:
-    """Ignore all signals that can be ignored, during clean-up."""
+    """Ignore signals from now on, so that only SIGKILL interrupts clean-up."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGALRM, *ENDING):
         signal.signal(number, signal.SIG_IGN)

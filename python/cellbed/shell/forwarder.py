@@ -68,7 +68,7 @@ class Target:
     port: int
 
     def places(self, client: str) -> list[tuple[str, int]]:
-        """Return the addresses to try for a client. Its own family comes first, since servers may have only one."""
+        """Return the addresses to try for a client. The client's family comes first: a server may have only one."""
         is_ipv6 = ":" in client and not client.startswith("::ffff:")
         return [(host, self.port) for host in sorted(self.hosts, key=lambda host: (":" in host) != is_ipv6)]
 

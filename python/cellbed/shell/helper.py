@@ -60,7 +60,8 @@ def _version(path: str) -> str:
 
 
 def pasta_command(path: str, place: Place, ipv6: bool, ready: str) -> list[str]:
-    """Return the command of pasta(1). Private addresses keep all of the host's reachable; no ports lead in."""
+    """Return the command of pasta(1). Private addresses at both ends keep all host addresses reachable. No ports lead
+    in."""
     command = [path, "--foreground", "--quiet", "--config-net", "--netns", place.network_namespace]
     if place.user_namespace is not None:
         command += ["--userns", place.user_namespace]

@@ -21,7 +21,7 @@ Stage = Mapping[str, Any]
 class ShellDirection:
     """One direction of a shell's link.
 
-    stages: stages in the order of a packet's path; without stages, packets pass at once. description: text about them.
+    stages: stages in the order of a packet's path; without stages, packets pass at once. description: stages as text.
     trace: trace that the bottleneck replays, if any; for the packet log. mahimahi_log: log in the format of mm-link, as
     in the emulator's configuration. descriptors: file descriptors in the configuration, which the emulator must
     inherit.

@@ -96,9 +96,9 @@ def parse_link(
 ) -> ShellLink:
     """Return the link described by the options. Traces are read here, so that a malformed trace is refused early.
 
-    recorded: recording to replay in place of rates. queue: default: the queue of the radio link or the recording, else
-    drop-tail of 1 MB. radio: profile of a generated link in place of `uplink` and `downlink`. folder: base of relative
-    paths.
+    recorded: recording to replay in place of rates. queue: if omitted, the queue of the radio link or the recording,
+    else drop-tail of 1 MB. radio: profile of a generated link in place of `uplink` and `downlink`. folder: base of
+    relative paths.
     Errors: :class:`OptionError`.
     """
     try:

@@ -334,7 +334,7 @@ def _stop_emulator(emulator: Emulator) -> None:
     if not emulator.is_alive():
         return
     try:
-        # Its end takes the kernel some 50 ms; counters are read before.
+        # The kernel needs some 50 ms to end the emulator: meanwhile, the rules around it are removed.
         counters = emulator.counters()
         lines = emulator.losses(emulator.finish(), counters)
     except CellbedError as error:

@@ -130,8 +130,8 @@ def kill_marked(identifier: str, networks: Collection[int] = ()) -> int:
     """Kill the processes that carry the run's mark in their environment; return their number.
 
     networks: inodes of network namespaces that the caller holds; their processes are killed before any environment is
-    read. A program may overwrite the mark with its title (PostgreSQL): a process in a network and a working folder of
-    the run is killed, too.
+    read. A program may overwrite the mark with its title (PostgreSQL): a process in another network, with a working
+    folder of the run, is killed, too.
     """
     mark = f"{RUN_VARIABLE}={identifier}".encode()
     killed: set[int] = set()

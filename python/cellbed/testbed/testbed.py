@@ -49,7 +49,7 @@ _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer":
 _LONGEST_PARENT = 107 - len("/cellbed-testbed-4194304-012345/n/s/b10-10/org.chromium.Chromium.012345/SingletonSocket")
 """Maximum length of the path, in bytes, above the nodes' folders: Chromium has sockets there (unix(7): 107)."""
 LEAST_PROCESSES = 64
-"""Minimum limit of processes for a small run, mostly threads of Polars and the emulator; below it runs fail late."""
+"""Minimum limit of processes for a small run, mostly threads of Polars and the emulator; with fewer, it fails later."""
 AT_ONCE = 2
 """Maximum number of nodes that start at the same time, per processor of this machine."""
 
@@ -265,8 +265,8 @@ def machine() -> tuple[int, int]:
 
 
 def _check_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield limits of single nodes that exceed this machine. The sum may exceed it: nodes seldom need everything at the
-    same time, and if they do, the report calls the run disturbed."""
+    """Yield limits of single nodes that exceed this machine. The sum may exceed this machine: nodes seldom need
+    everything at the same time, and if they do, the report calls the run disturbed."""
     cpus, memory = machine()
     for name, group in scenario.nodes.items():
         if not group.backend.uses_this_machine:

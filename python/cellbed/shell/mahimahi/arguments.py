@@ -143,8 +143,8 @@ def parse_rate(text: str) -> Fraction | None:
 def constant_trace(rate: Fraction) -> str:
     """Return a trace whose loop offers `rate` bit/s, with opportunities as evenly spread as milliseconds allow.
 
-    The period is the shortest one with a whole number of opportunities. If this exceeds a minute or 200,000
-    opportunities, the rate is accurate to 1 in 100,000 or better, from 10 kbit/s on.
+    The period is the shortest one with a whole number of opportunities. If it would exceed a minute or 200,000
+    opportunities, the rate is approximated to 1 in 100,000 or better, from 10 kbit/s on.
     """
     each_ms = rate / (OPPORTUNITY_BITS * 1000)
     longest = min(_LONGEST_PERIOD_MS, max(1, int(_MOST_OPPORTUNITIES / each_ms)))

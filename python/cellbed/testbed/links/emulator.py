@@ -55,7 +55,7 @@ class Emulator:
     ) -> Emulator:
         """Start an emulator for `config` (vertices and directions) and wait until its devices are up.
 
-        timeout: seconds; default: 30, and 1 for each vertex.
+        timeout: seconds; default: 30, plus 1 per vertex.
         descriptors: file descriptors in `config`, which the emulator inherits.
         Errors: :class:`EmulatorError` with the emulator's own message, for instance that a TUN device is not allowed.
         """

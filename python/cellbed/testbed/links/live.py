@@ -66,7 +66,7 @@ def _is_ours(folder: Path) -> bool:
 class Control:
     """A connection to a live emulator. Use as a context manager.
 
-    All calls raise :class:`ControlError`.
+    Every call may raise :class:`ControlError`.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,8 @@
 """CPU and memory limits of nodes, enforced by control groups: version 2, or version 1 if there is no other.
 
 Each run gets a folder per hierarchy, with a folder per node in it. The location depends on the user. Root's folders are
-at the top. An ordinary user's are in the group that systemd delegates to the session, or in the ``cellbed-<uid>``
-folders that ``sudo cellbed grant`` hands over.
+at the top. An ordinary user's folders are in the group that systemd delegates to the session, or in the
+``cellbed-<uid>`` folders that ``sudo cellbed grant`` hands over.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class Record:
         return own == _INITIAL_NAMESPACE and not self._runs_elsewhere()
 
     def _runs_elsewhere(self) -> bool:
-        """Return whether the supervising process runs in any PID namespace: the initial namespace contains all."""
+        """Return whether the supervising process runs in any PID namespace: the initial namespace shows all."""
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 status = (folder / "status").read_text(encoding="utf-8", errors="replace")

@@ -341,7 +341,7 @@ class Checkpoint(Strategy):
 
 
 def _free_number(root: int) -> int:
-    """Return a number that no id of the program's processes and threads follows closely: the next hundred are free."""
+    """Return a number; the next hundred are no ids of the program's processes and threads."""
     tasks = (task.name for process in descendants(root) for task in Path(f"/proc/{process}/task").iterdir())
     used = {innermost(int(task)) for task in tasks}
     return next(least for least in range(300, 1 << 15, 100) if used.isdisjoint(range(least, least + 101)))
@@ -400,8 +400,8 @@ def external_files(root: int) -> dict[str, int]:
 
 
 def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
-    """Return the names in the folder of a program that move with it: all names; but if another program of either node
-    shares the folder, only the program's open files and folders. home: path of the folder for the program.
+    """Return the names in the folder of a program that move with it: all names, or only its open files and folders if
+    another program of either node shares the folder. home: path of the folder for the program.
 
     Errors: :class:`MigrationError` for a name that another program also uses.
     """

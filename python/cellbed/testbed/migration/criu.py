@@ -94,7 +94,7 @@ def _at(program: Path) -> Criu:
 
 
 def refusal(log: str) -> str:
-    """Return the first error in a log of CRIU that is a cause."""
+    """Return the first error in a log of CRIU that is not only a consequence."""
     errors = [found[1].strip() for line in log.splitlines() if (found := _ERROR.search(line))]
     causes = [error for error in errors if not error.startswith(_CONSEQUENCES)]
     return next(iter(causes or errors), "it reports no reason")

@@ -23,7 +23,8 @@ _CHUNK = 64
 _FIRST = 1 << 10
 """Initial number of pages under way."""
 _MOST, _AROUND = 1 << 13, 1 << 10
-"""Maximum number of arrived pages that CRIU has not requested; and the number beyond these after a missing page."""
+"""Maximum number of arrived pages that CRIU has not requested, and of further ones after a request for a missing
+page."""
 
 Range = tuple[int, int, int]
 """Process, address of the first page, and number of pages."""
@@ -32,9 +33,9 @@ Range = tuple[int, int, int]
 class Relay:
     """The state of a relay. Its methods return the bytes to send.
 
-    At most three times the pages that arrive in a round trip are under way. So a page that CRIU requests does not wait
-    for more, and TCP always has data to send. After such a page, the following pages come first (cf. the pivot of Hines
-    and Gopalan, Post-copy based live virtual machine migration, VEE 2009).
+    At most three times the pages that arrive in a round trip are under way. So a requested page waits only
+    for these, and TCP always has data to send. After a requested page, the pages that follow it come first (cf. the
+    pivot of Hines and Gopalan, Post-copy based live virtual machine migration, VEE 2009).
     """
 
     def __init__(self, ranges: Iterable[Range]) -> None:

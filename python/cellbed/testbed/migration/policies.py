@@ -34,7 +34,7 @@ CHUNK_BYTES = 1 << 16
 class _Watched:
     """A service with a policy. sites: sites of its endpoints, with begins (ns). records: the endpoints' records, with
     the bytes already read. decide: ``None`` after an error. place, since_s: present node, and the time of its arrival.
-    rests_until_s: time before which it does not migrate."""
+    rests_until_s: earliest time of a migration."""
 
     table: Migration
     policy: AnyPolicy

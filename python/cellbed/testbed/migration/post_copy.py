@@ -67,8 +67,8 @@ class PostCopy(Checkpoint):
         return ["--lazy-pages"]
 
     def after_restore(self, *, failed: bool = False) -> None:
-        # When the last descriptor for page faults is closed, the kernel fills missing pages with zeros. These
-        # duplicates stop the copy instead if CRIU fails, until the copy is ended.
+        # When the last descriptor for page faults is closed, the kernel fills missing pages with zeros. With
+        # duplicates of these descriptors, the copy blocks instead if CRIU fails, until the copy is ended.
         if failed:
             self._release()
             return

@@ -1,6 +1,6 @@
 """The program that runs CRIU in the namespaces of a node; ``python -m cellbed.testbed.migration.snapshot CONFIG``.
 
-It prints JSON lines: ``ready`` first, and ``done``, the exit status of CRIU. There are three roles:
+It prints JSON lines: ``ready`` first, then ``done``, the exit status of CRIU. There are three roles:
 
 * ``dump``: enters all namespaces of a process, and dumps the process and its children at each line of input;
 * ``hold``: makes a process namespace with private files and free process ids in the node. At a line of input, it

@@ -16,7 +16,7 @@ MOST_ROUNDS = 8
 SHRINKS = 0.8
 """Maximum ratio of a round's size to the previous round's for which a further round is worth its time."""
 SMALL_BYTES = 64 << 10
-"""Maximum size of a state that takes no longer to send while the service is paused, bytes."""
+"""Size of a round, bytes, up to which a further round saves no time: the rest is sent as fast during the pause."""
 CONNECT_S = 5.0
 
 

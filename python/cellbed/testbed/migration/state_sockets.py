@@ -36,7 +36,7 @@ class StateError(CellbedError):
 class Talk:
     """A non-blocking connection to a program. Methods that wait are generators, and yield meanwhile.
 
-    These methods raise :class:`StateError`.
+    These methods may raise :class:`StateError`.
     """
 
     def __init__(self, name: str, connection: socket.socket) -> None:

@@ -67,7 +67,7 @@ class Move:
     folder: folder on this machine for files; target_folder: descriptor of a folder in the target's store
     (:meth:`Backend.open_store`). Both folders are removed afterwards.
     channel: channel to the target. states: sockets for the transfer of state. account: account of the migration.
-    neighbours: other users' programs on either node.
+    neighbours: other user programs on either node.
     make_program: makes the program at the target, not started. redirect: like :meth:`switch`, but also has the run
     supervise the new program.
     """

@@ -160,7 +160,7 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         ):
             assert export.stdout is not None
             export.stdout.close()
-            # Before the run starts, Ctrl-C ends both programs, even during a large image.
+            # No timeout: an image may be large. The run has not started, and Ctrl-C ends both programs.
             _, errors = unpacking.communicate()
         if export.returncode != 0 or unpacking.returncode != 0:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"
@@ -366,7 +366,7 @@ class ContainerNode(LocalNode):
         return {**os.environ, RUN_VARIABLE: self.setup.run}
 
     def _below(self, path: str) -> tuple[str, PurePosixPath]:
-        # Relative paths start in the container's working folder.
+        # Relative paths begin in the container's working folder.
         return f"/proc/self/fd/{self._root}", PurePosixPath("/", self._working_folder, path)
 
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
@@ -472,7 +472,7 @@ def _mount(target: str, kind: str, options: Sequence[str], source: str = "") -> 
 
 
 def _is_mapped() -> bool:
-    """Return whether this user, as root, is the only user of containers."""
+    """Return whether containers have a single user: this one, as their root."""
     return os.geteuid() != 0
 
 

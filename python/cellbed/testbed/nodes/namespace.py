@@ -75,8 +75,8 @@ class NamespaceNode(LocalNode):
         return f"there is no program '{program}' in {path}: install it, or write its path"
 
     def start(self) -> None:
-        """If its size is limited, mount the node's file system over its folder, in a mount namespace that ends with the
-        node's first process, and so with this process."""
+        """Mount the node's file system, if its size is limited, over its folder, in a mount namespace that ends with
+        the node's first process, and so with this process."""
         if self.setup.disk_bytes is None:
             return
         from cellbed_node.agent import Disk  # not needed by shells

@@ -79,7 +79,7 @@ class Balancing:
                     self._journal.note("servers changed", app, nodes=names)
 
     def redirect(self, app: str, to: Redirection | None, *, forget: bool) -> None:
-        """Redirect connections to a service from now on; `to` is ``None``: to the node of the service's address.
+        """Redirect connections to a service from now on; without `to`, to the node of the service's address.
 
         forget: translate existing connections anew, too, as always for datagrams. Errors: :class:`ProgramError`.
         """

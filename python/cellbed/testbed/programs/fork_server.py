@@ -83,7 +83,7 @@ class ForkedProcess:
             try:
                 self.returncode = self._server.ask({"poll": self.pid})
             except OSError:
-                self.returncode = -int(signal.SIGKILL)  # with the server
+                self.returncode = -int(signal.SIGKILL)  # killed with the server
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Programs of cellbed on nodes on other machines: sends an archive of Python files, and the programs' files.
+"""Programs of cellbed on other machines' nodes: an archive of Python files, and input files, are sent there.
 
 The machine needs Python, but nothing of cellbed. Files that a program writes are copied into the run's folder at its
 end. Their timestamps are by the machine's clock, like all timestamps of programs there.

@@ -34,7 +34,7 @@ from cellbed_node.processes import Running, kill
 _log = logging.getLogger(__name__)
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
-"""Maximum number of nodes at the usual interval. More nodes lengthen it: a sample costs 0.2 ms of processor time."""
+"""Maximum number of nodes at the usual interval. More nodes lengthen it: each costs 0.2 ms of processor time."""
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
 _END_S = 1.0

@@ -39,7 +39,7 @@ MATCHING_S = 10.0
 OUTPUT_LIMIT = 64 << 20
 """Maximum bytes of each output of a program; longer output is truncated ten times a second."""
 FIRST_CHECK_NS, LAST_CHECK_NS = 10_000_000, 250_000_000
-"""Minimum (first) and maximum interval between checks of readiness, ns."""
+"""First and maximum interval between checks of readiness, ns."""
 FIRST_PAUSE_NS, LAST_PAUSE_NS = 100_000_000, 5_000_000_000
 """Pause before the first restart, doubled with each restart up to the maximum, ns."""
 FOREVER_NS = 1 << 62
@@ -194,7 +194,7 @@ class UnmodifiedProgram:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the program has become ready; automatic restarts do not change this."""
+        """Return whether the program has become ready since its last start, not counting automatic restarts."""
         return self._ready
 
     @property
@@ -255,7 +255,7 @@ class UnmodifiedProgram:
             self._set_ready()
 
     def crash(self, by: str = "fault") -> None:
-        """Kill the program for a fault or a migration. This is no failure, and no restart follows."""
+        """Kill the program for a fault or a migration. This counts as no failure and triggers no restart."""
         self._crashed = True
         self._restart_ns = None
         if self._check is not None:
@@ -323,7 +323,7 @@ class UnmodifiedProgram:
         )
 
     def _poll(self, process: Running) -> int | None:
-        """Return the exit status of a process, if it has ended. Before, count its usage while this is still
+        """Return the exit status of a process, if it has ended. Its usage is counted first, while still
         readable."""
         with contextlib.suppress(ChildProcessError):  # `terminate` or `wait` has read the status
             if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:

@@ -27,7 +27,7 @@ CPU_LOOK_NS = 40 * MILLISECOND
 CPU_START_NS = 10 * MILLISECOND
 MEBIBYTE = 1 << 20
 PROOF_MEMORY = 4 * MEBIBYTE
-"""Memory added to a node's present usage as the limit at which a process is killed, to prove the memory limit."""
+"""Margin of a temporary limit over a node's present usage: a process is killed at this limit as the proof."""
 MEMORY_BATCH = 16
 """Maximum number of memory limits proved at the same time."""
 

@@ -42,7 +42,7 @@ QUICK_WINDOW_NS = 60 * MILLISECOND
 QUICK = 150
 """Number of datagrams that usually suffices to prove a rate."""
 SETTLED_NS = 1_000 * MILLISECOND
-"""Minimum time from the begin of the schedule to a link's first change, plus its delay; the link is proved before."""
+"""Minimum time before a link's first change, in addition to the path's delay, in which the link can be proved."""
 PATIENCE_NS = 900 * MILLISECOND
 """Maximum transit time of datagrams that a measurement can wait for."""
 HIGHEST_PROBE_RATE = 400_000_000
@@ -90,7 +90,7 @@ def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object
     a time: while the others are silent, the cell has no effect.
     """
     pairs = _pairs(plan)
-    # With moving users, a measurement requires silence in several cells.
+    # With moving users, cells of a direction count as one: a measurement needs silence in several.
     cells = {name: cell.way if plan.moves else cell.name for cell in plan.cells for name in cell.users}
     crossed = {direction.name for pair in pairs for path in pair for direction in path}
     proofs: dict[str, Proof] = {
