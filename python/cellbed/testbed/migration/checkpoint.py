@@ -348,8 +348,8 @@ def _free_number(root: int) -> int:
 
 
 def _newest_child(holder: int) -> int:
-    """Return the restored program, a descendant of the holder of its namespace. In a container, a process lies between
-    both, and the holder has another child, the namespace's first process."""
+    """Return the restored program, below the holder of its namespace and beside the namespace's first process. In a
+    container, another process lies between holder and program."""
     below = list_children(holder)
     return (below if len(below) > 1 else list_children(below[0]))[-1]
 
