@@ -1,7 +1,7 @@
-"""Changes that make the machine usable for an ordinary user: planned, done and undone for `cellbed grant`.
+"""Changes that make the machine usable for an ordinary user: planned, made and undone for `cellbed grant`.
 
-A change is a shell command and the one that reverts it. A journal gets the latter before the change is done, so an
-interrupted grant can be undone, too.
+A change is a pair of shell commands, to make and to revert it. The revert command enters a journal before the change is
+made, so an interrupted grant can be undone, too.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ DELEGATE_FILE = "/etc/systemd/system/user@.service.d/60-cellbed.conf"
 NETWORK_CAPABILITIES = struct.pack(
     "<IIIII", 0x0200_0001, 1 << privilege.CAP_NET_ADMIN | 1 << privilege.CAP_SYS_ADMIN, 0, 0, 0
 )
-"""Both capabilities permitted and effective (``struct vfs_cap_data`` of version 2, capabilities(7))."""
+"""CAP_NET_ADMIN and CAP_SYS_ADMIN, permitted and effective (``struct vfs_cap_data`` version 2, capabilities(7))."""
 
-# give: the files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
-# take: processes move to the folder above. Only the machine's own root group holds processes beside limited children,
-# a container's does not: there they go back to where `divide` put them. Process 0 is of another PID namespace.
+# give: hands over the delegated files (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
+# take: moves processes to the parent folder. Only the machine's root group may hold processes beside limited children;
+# in a container, they move to the group that `divide` made. Process 0 belongs to another PID namespace.
 _FUNCTIONS = f"""\
 write() {{ mkdir -p "$(dirname "$1")"; printf '%s' "$2" > "$1.tmp"; mv -T "$1.tmp" "$1"; }}
 divide() {{
@@ -86,7 +86,7 @@ remove_helper() {{
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the machine. do, undo: shell commands."""
+    """A change of the machine. do, undo: shell commands that make and revert it."""
 
     do: str
     undo: str
@@ -96,7 +96,7 @@ class Change:
 
 
 class GrantError(CellbedError):
-    """A grant that failed. The text has the change and the reason."""
+    """A grant that failed. The text contains the change and the reason."""
 
     exit_code = 1
 
@@ -104,15 +104,15 @@ class GrantError(CellbedError):
 def plan(machine: Machine, caller: int | None = None, *, network: bool = False) -> list[Change]:
     """Return the changes on `machine` that give its user all features; none if the user has them.
 
-    caller: process id of a shell of the user, to be moved where only root may move it. network: also install the
-    network helper.
+    caller: process id of the user's shell, which is moved if only root may move it. network: also install the network
+    helper.
     """
     changes = [*_device(machine), *_control_groups(machine, caller), *_settings(machine)]
     return [*changes, *network_helper(machine)] if network else changes
 
 
 def network_helper(machine: Machine, program: Path = COMPILED_HELPER) -> Iterator[Change]:
-    """Return the changes that allow the user the network helper, in the version compiled as `program`.
+    """Yield the changes that let the user use the network helper, in the version compiled as `program`.
 
     Several users share the installation: it is removed with the last user.
     """
@@ -134,7 +134,7 @@ def network_helper(machine: Machine, program: Path = COMPILED_HELPER) -> Iterato
 
 
 def do(changes: Sequence[Change], machine: Machine) -> None:
-    """Make all of the changes, or none. Errors: :class:`GrantError`, after completed changes are undone."""
+    """Make all changes or none. Errors: :class:`GrantError`, after completed changes are undone."""
     journal = _read_journal(machine)
     before = len(journal)
     journal += [change.undo for change in changes]
@@ -154,9 +154,9 @@ def do(changes: Sequence[Change], machine: Machine) -> None:
 
 
 def undo(machine: Machine) -> list[str]:
-    """Revert the changes for the user, the last first; return the commands that did.
+    """Revert the user's changes in reverse order; return the commands that succeeded.
 
-    Errors: :class:`GrantError` if a change could not be undone; all others are.
+    Errors: :class:`GrantError` if some changes could not be undone; all others are undone.
     """
     undone, failed = _undo(machine, _read_journal(machine))
     if failed:
@@ -168,7 +168,7 @@ def undo(machine: Machine) -> list[str]:
 
 
 def _undo(machine: Machine, journal: list[str], down_to: int = 0) -> tuple[list[str], list[str]]:
-    """Undo the entries from `down_to` on; return those undone, and a line for each other one."""
+    """Undo the journal from `down_to` on; return the undone entries, and a line for each failure."""
     undone: list[str] = []
     failed: list[str] = []
     for place in reversed(range(down_to, len(journal))):
@@ -184,7 +184,7 @@ def _undo(machine: Machine, journal: list[str], down_to: int = 0) -> tuple[list[
 
 
 def _run(command: str) -> str:
-    """Run a command; return why it failed, nothing where it did not."""
+    """Run a command; return why it failed, or an empty text."""
     outcome = subprocess.run(["sh", "-ec", _FUNCTIONS + command], capture_output=True, text=True, check=False)
     return "" if outcome.returncode == 0 else outcome.stderr.strip() or f"status {outcome.returncode}"
 
@@ -192,21 +192,21 @@ def _run(command: str) -> str:
 def lifts_limits(changes: Sequence[Change], machine: Machine) -> bool:
     """Return whether changes let the user move processes out of an administrator's control groups.
 
-    On version 1 it is enough that the user may write to the group that a process comes to; on version 2 the group above
-    both must be the user's, too (cgroup-v2.rst, "Delegation Containment").
+    On version 1, write access to the target group is enough. On version 2, the user also needs write access to the
+    common ancestor of both groups (cgroup-v2.rst, "Delegation Containment").
     """
     return "cpu" in version_1(machine) and any(change.do.startswith("give ") for change in changes)
 
 
 def shell_of(user: int, process: int) -> int | None:
-    """Return the nearest process above `process` that belongs to `user`, such as the shell that called sudo."""
+    """Return `process` or its nearest ancestor that belongs to `user`, such as the shell that called sudo."""
     while process > 1:
         status = dict(
             line.split(":", 1)
             for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
             if ":" in line
         )
-        # Real and effective: sudo itself may keep the user's as the real one.
+        # Compare both the real and the effective id: sudo may keep the user's real id.
         if status["Uid"].split()[:2] == [str(user)] * 2:
             return process
         process = int(status["PPid"])
@@ -231,7 +231,7 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
     mounts = version_1(machine)
     name = f"cellbed-{machine.user}"
     if "cpu" in mounts and "memory" in mounts:
-        # Not "pids": no run needs it, and its folder would let the user leave an administrator's limit of processes.
+        # Not "pids": no run needs it, and a granted folder would free the user from an administrator's process limit.
         for mount in dict.fromkeys(mounts[controller] for controller in VERSION_1 if controller in mounts):
             yield from _folder(machine, f"{mount}/{name}")
         return
@@ -242,8 +242,8 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
     if delegated is None and not machine.path("/run/systemd/system").exists():
         yield from _folder(machine, f"{unified}/{name}", _command("divide", machine.path(unified)) + "\n")
         if caller is not None and f"/{name}/" not in f"{machine.read(f'/proc/{caller}/cgroup')}/":
-            # On version 2 only root may move the shell there. The granted folder itself is divided by the first run,
-            # and holds no processes then. Removing it moves the shell out again.
+            # On version 2 only root may move the shell there, into a subgroup: the first run divides the granted
+            # folder, which may then hold no processes. Removing the folder moves the shell out again.
             aside = machine.path(f"{unified}/{name}/{ASIDE}")
             join = f"echo {caller} > {shlex.quote(str(aside / 'cgroup.procs'))}"
             yield Change(f"{_command('give', aside, machine.user)}\n{join}", ":")
@@ -252,7 +252,7 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
         if machine.read(DELEGATE_FILE) != text.strip():
             reload = "\nsystemctl daemon-reload"
             if delegated is not None:
-                # The user's running session manager looks for controllers at its start only.
+                # A session manager looks for controllers only when it starts.
                 runtime = f"XDG_RUNTIME_DIR=/run/user/{machine.user}"
                 restart = ("env", runtime, "systemctl", "--user", "daemon-reexec")
                 reload += "\n" + _command("runuser", "-u", machine.user_name, "--", *restart)
@@ -261,7 +261,7 @@ def _control_groups(machine: Machine, caller: int | None) -> Iterator[Change]:
 
 
 def _folder(machine: Machine, absolute: str, first: str = "") -> Iterator[Change]:
-    """Return the change that gives a control group to the user. first: a command before it."""
+    """Yield the change that gives a control group to the user. first: a preceding command."""
     path = machine.path(absolute)
     if not path.is_dir() or path.stat().st_uid != machine.user:
         yield Change(first + _command("give", path, machine.user), _command("take", path))
@@ -282,14 +282,14 @@ def _settings(machine: Machine) -> Iterator[Change]:
         yield _file(machine, SYSCTL_FILE, "\n".join([*kept.values(), ""]))
     for name, (value, before) in settings.items():
         path = shlex.quote(str(machine.path(setting_path(name))))
-        # A kernel that refused the change refuses the value from before, too.
+        # If the kernel refused the new value, it also refuses the old one.
         unless = f'[ "$(cat {path})" = {shlex.quote(before)} ] || '
         set_to = "printf %s {} > " + path
         yield Change(set_to.format(shlex.quote(value)), unless + set_to.format(shlex.quote(before)))
 
 
 def _file(machine: Machine, absolute: str, text: str) -> Change:
-    """Return the change that writes a file of ours in the system's configuration."""
+    """Return the change that writes a file of cellbed in the system's configuration."""
     path = machine.path(absolute)
     revert = _command("write", path, inputs.text(path)) if path.exists() else _command("rm", "-f", path)
     return Change(_command("write", path, text), revert)
@@ -328,13 +328,13 @@ def _write_journal(machine: Machine, journal: list[str]) -> None:
 
 
 _NOBODY = 2**32 - 1
-"""No user has this identifier or a larger one (credentials(7))."""
+"""Upper limit of user identifiers, exclusive (credentials(7))."""
 
 
 def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, take_back: bool = False) -> list[str]:
-    """Grant a user the requirements of cellbed, or revert it; returns a line for each change.
+    """Grant a user the requirements of cellbed, or revert the grant; return a line for each change.
 
-    name: login name or numeric identifier; ``None`` for the user who called sudo. network: the network helper, too.
+    name: login name or numeric identifier; ``None`` for the user who called sudo. network: also the network helper.
     Errors: :class:`GrantError`.
     """
     machine = Machine(user=_user(name, dry_run))
@@ -364,7 +364,7 @@ def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, 
 
 
 def _user(name: str | None, dry_run: bool) -> int:
-    """Return the numeric identifier of the user. In a container a user may have no login name."""
+    """Return the numeric identifier of the user. In a container, a user may have no login name."""
     if name is None:
         name = os.environ.get("SUDO_UID") if os.geteuid() == 0 else str(os.geteuid())
     if name is None:

@@ -10,7 +10,7 @@ from cellbed.doctor.machine import Check, Machine, can_run
 
 
 def examine(machine: Machine | None = None) -> list[Check]:
-    """Look at this machine."""
+    """Run all checks."""
     from cellbed.archive import archive_folder
     from cellbed.support.user_folders import cache_folder
 

@@ -16,7 +16,7 @@ ENOUGH_MEMORY = 2 << 30
 
 
 def processors(count: int | None = None) -> Check:
-    """CPUs that this process may use."""
+    """Check the number of CPUs that this process may use."""
     count = worker_pool.processors() if count is None else count
     if count < ENOUGH_CPUS:
         return Check("CPUs", "warn", str(count), "the nodes of a scenario share it: use small CPU limits")
@@ -24,7 +24,7 @@ def processors(count: int | None = None) -> Check:
 
 
 def memory(machine: Machine) -> Check:
-    """Memory of the machine, and how much of it is available."""
+    """Check the available memory of the machine."""
     sizes = {}
     for line in (machine.read("/proc/meminfo") or "").splitlines():
         name, _, value = line.partition(":")
@@ -48,11 +48,11 @@ RESTRICTIONS = {
         "AppArmor restricts the user namespaces of ordinary users (Ubuntu 23.10 and later)",
     ),
 }
-"""Settings that forbid ordinary users user namespaces: the forbidding value, the allowing value, in words."""
+"""Settings that can deny user namespaces to ordinary users: the denying and the permitting value, and a description."""
 
 
 def setting_path(name: str) -> str:
-    """Return the file of a kernel setting."""
+    """Return the path of a kernel setting."""
     return "/proc/sys/" + name.replace(".", "/")
 
 
@@ -69,12 +69,12 @@ def kernel(release: str | None = None) -> Check:
 
 
 def namespace_restrictions(machine: Machine) -> list[str]:
-    """Return the names of the settings that keep ordinary users from user namespaces here."""
+    """Return the names of the settings that now deny user namespaces to ordinary users."""
     return [name for name, (bad, _, _) in RESTRICTIONS.items() if machine.read(setting_path(name)) == bad]
 
 
 def user_namespaces(machine: Machine) -> Check:
-    """Check whether the user may make a user namespace with a network namespace in it; root needs none."""
+    """Check whether the user may create a user namespace with a network namespace inside; root needs none."""
     name = "user namespaces"
     if machine.user == 0:
         return Check(name, "ok", "not needed by root")
@@ -106,10 +106,10 @@ def tun(machine: Machine) -> Check:
 
 
 def congestion_control(machine: Machine) -> Check:
-    """Return the TCP congestion controls, and whether a node may use CUBIC.
+    """List the TCP congestion controls, and check whether a node may use CUBIC.
 
-    All network namespaces except the first accept only those allowed there, root's too (net/ipv4/tcp_cong.c,
-    ``tcp_set_default_congestion_control``).
+    All network namespaces except the first, root's too, accept only the allowed congestion controls
+    (net/ipv4/tcp_cong.c, ``tcp_set_default_congestion_control``).
     """
     name = "congestion control"
     available = (machine.read("/proc/sys/net/ipv4/tcp_available_congestion_control") or "").split()
@@ -127,7 +127,7 @@ def congestion_control(machine: Machine) -> Check:
 
 
 def laws() -> Check:
-    """Check whether congestion control laws can be loaded into the kernel, by loading one."""
+    """Check whether the kernel accepts congestion control laws, by loading one."""
     name = "congestion control laws"
     try:
         with load_law(load_shipped()["reno-cellbed"]):

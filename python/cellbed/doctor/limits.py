@@ -1,4 +1,4 @@
-"""Checks of the CPU and memory limits that this user can set, by the methods of `cellbed.testbed.machine.cgroups`."""
+"""Checks of the CPU and memory limits that this user can set, as `cellbed.testbed.machine.cgroups` sets them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from cellbed.doctor.machine import Check, Machine, output_of
 
 VERSION_1 = ("cpu", "cpuacct", "memory")
-"""Version 1 hierarchies that a run divides."""
+"""Controllers of version 1 whose hierarchies a run divides."""
 
 
 def version_1(machine: Machine) -> dict[str, str]:
-    """Mount point of each version 1 controller."""
+    """Return the mount point of each version 1 controller."""
     found: dict[str, str] = {}
     for kind, mount, options in machine.mounts():
         if kind == "cgroup":
@@ -21,7 +21,7 @@ def version_1(machine: Machine) -> dict[str, str]:
 
 
 def version_2(machine: Machine) -> str | None:
-    """Mount point of the version 2 hierarchy, if it has the cpu and memory controllers."""
+    """Return the mount point of the version 2 hierarchy, if it has the cpu and memory controllers."""
     for kind, mount, _ in machine.mounts():
         controllers = (machine.read(f"{mount}/cgroup.controllers") or "").split()
         if kind == "cgroup2" and {"cpu", "memory"} <= set(controllers):
@@ -47,8 +47,8 @@ def limits(machine: Machine) -> Check:
 
 
 def systemd_delegates(machine: Machine, unified: str) -> set[str] | None:
-    """Controllers that systemd delegates to the user's session manager; ``None`` without one."""
-    # Not XDG_RUNTIME_DIR: after `su`, and in `cellbed grant`, that is another user's.
+    """Return the controllers that systemd delegates to the user's session manager; ``None`` without one."""
+    # Not XDG_RUNTIME_DIR: after `su`, and in `cellbed grant`, the variable is another user's.
     manager = machine.path(f"/run/user/{machine.user}/systemd/private")
     if not os.access(manager, os.F_OK) or machine.find("systemd-run") is None:
         return None
@@ -92,7 +92,7 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
             return Check(name, "ok", f"version 2, /{current} is this user's")
     delegated = systemd_delegates(machine, unified)
     if delegated is None and machine.path("/run/systemd/system").exists():
-        # A shell of su or cron: a session manager exists only for users who have logged in, or linger.
+        # A shell of su or cron: only users who have logged in, or linger, have a session manager.
         found = f"version 2, but user {machine.user_name} has no systemd session with delegated groups"
         remedy = f"log in as {machine.user_name}, or: sudo loginctl enable-linger {machine.user_name}"
         return Check(name, "missing", found, f"{remedy}; {without}")
@@ -112,9 +112,9 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
 
 
 def _scope_refusal(machine: Machine, unified: str) -> str | None:
-    """Return the reason why systemd makes no scope with limits for the user, tried as by a run; ``None`` if it does.
+    """Try to make a scope with limits, as a run does; return why systemd refuses, ``None`` if it does not.
 
-    Controllers delegated to the session manager after its start are not passed on.
+    A session manager does not pass on controllers that were delegated after its start.
     """
     if machine.user != os.geteuid() or machine.root != Path("/"):
         return None

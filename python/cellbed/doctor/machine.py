@@ -1,4 +1,4 @@
-"""The checked machine: its files below a root folder, its programs, the user; and a check of it."""
+"""The checked machine (files below a root folder, programs, user), and the result of a check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Status = Literal["ok", "warn", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check.
+    """The result of one check.
 
     status: ``"ok"``; ``"warn"``, a feature is limited or absent; ``"missing"``, `cellbed run` fails
     without it. found: the state, in words. remedy: empty if none is needed.
@@ -39,9 +39,9 @@ def can_run(checks: Iterable[Check]) -> bool:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine and the user for whom it is checked.
+    """A machine, and the user for whom it is checked.
 
-    root: the folder that holds its file system. user: numeric identifier. environment: of the user's processes.
+    root: the folder with its file system. user: numeric identifier. environment: variables of the user's processes.
     """
 
     root: Path = Path("/")
@@ -50,39 +50,39 @@ class Machine:
 
     @property
     def user_name(self) -> str:
-        """The user's login name, or the number where there is none."""
+        """The user's login name; the number without one."""
         return user_name(self.user)
 
     @property
     def grant_command(self) -> str:
-        """The command line that gives this user root's rights."""
+        """The command line that grants this user the requirements of cellbed."""
         return f"sudo {executable()} grant {self.user_name}"
 
     def path(self, absolute: str) -> Path:
-        """Return the place of an absolute path below the root folder."""
+        """Return the location of an absolute path below the root folder."""
         return self.root / absolute.lstrip("/")
 
     def read(self, absolute: str) -> str | None:
-        """Return the text of a file without white space at its ends, or ``None`` where it cannot be read."""
+        """Return the text of a file, stripped, or ``None`` if it cannot be read."""
         try:
             return self.path(absolute).read_text(errors="replace", encoding="utf-8").strip()
         except OSError:
             return None
 
     def find(self, program: str) -> str | None:
-        """Path of a program, also outside of ordinary users' search path."""
+        """Return the path of a program, also from outside ordinary users' search path."""
         folders = [*self.environment.get("PATH", os.defpath).split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin"]
         if self.root != Path("/"):
             folders = [str(self.path(folder)) for folder in folders if folder]
         return shutil.which(program, path=":".join(folders))
 
     def mounts(self) -> list[tuple[str, str, list[str]]]:
-        """Mounted file systems: (type, mount point, options of the file system)."""
+        """Return the mounted file systems: (type, mount point, options of the file system)."""
         return list(parse_mounts(self.read("/proc/self/mountinfo") or ""))
 
 
 def executable() -> str:
-    """Return a call of this program by an absolute path, as sudo needs it: its search path is another."""
+    """Return the absolute path of this program for sudo, whose search path differs."""
     if Path(sys.argv[0]).name == "cellbed":
         return str(Path(sys.argv[0]).absolute())
     beside = Path(sys.executable).with_name("cellbed")
@@ -90,7 +90,7 @@ def executable() -> str:
 
 
 def output_of(command: Sequence[str], timeout: float = 10.0) -> tuple[int, str]:
-    """Exit status and output of a command on both streams; 127 if it does not exist."""
+    """Return the exit status of a command, and its output on both streams; 127 if it does not exist."""
     try:
         outcome = run_bounded(command, timeout_s=timeout)
     except FileNotFoundError:

@@ -22,7 +22,7 @@ def core() -> Check:
 
 
 def program(machine: Machine, name: str, package: str, purpose: str, absent: Status = "warn") -> Check:
-    """Check whether a program is installed. package: of Debian and Ubuntu. absent: the severity if it is not."""
+    """Check whether a program is installed. package: name in Debian and Ubuntu. absent: status if it is missing."""
     path = machine.find(name)
     if path is not None:
         return Check(name, "ok", path)
@@ -30,7 +30,7 @@ def program(machine: Machine, name: str, package: str, purpose: str, absent: Sta
 
 
 def virtual_machines(machine: Machine) -> Check:
-    """Check whether nodes can be virtual machines, and which devices of the kernel make them fast."""
+    """Check whether nodes can be virtual machines, and which kernel devices accelerate them."""
     from cellbed.testbed.nodes.vm import KVM, QEMU, VHOST
 
     check = program(machine, QEMU, "qemu-system-x86", "nodes that are virtual machines")
@@ -71,7 +71,7 @@ def containers(machine: Machine) -> Check:
 
 
 def migrations(machine: Machine) -> Check:
-    """Check which strategies of migration this machine has: by moves of a small program, if it is the running one."""
+    """Check which migration strategies work, by moving a small program; on another machine, nothing is tried."""
     from cellbed.scenario.migrations import load_strategy
     from cellbed.support.extensions import entries
 
@@ -92,7 +92,7 @@ def migrations(machine: Machine) -> Check:
 
 
 def way_out(machine: Machine) -> Check:
-    """Check whether this user's shell reaches the network; for another machine or user only the programs."""
+    """Check whether this user's shell reaches the network; for another machine or user, only check the programs."""
     from cellbed.shell import wayout
 
     name = "way out of a shell"

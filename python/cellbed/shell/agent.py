@@ -1,7 +1,7 @@
-"""Processes that serve a shell beside its command: forwarders of published ports and of names, a meter.
+"""Processes that serve a shell beside its command: forwarders of published ports and DNS queries, a meter.
 
-All have one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
-(``{"event":"ready"}``), serves, and ends with its standard input. So none outlives its shell.
+All use one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
+(``{"event":"ready"}``), serves, and ends with its standard input. So no agent outlives its shell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEAVE_S = 2.0
 
 
 class AgentError(CellbedError):
-    """An agent that is not ready. event: its first report, empty without one."""
+    """An agent that did not start. event: its first report, empty without one."""
 
     exit_code = 1
 
@@ -37,7 +37,7 @@ def start(
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """Start an agent and wait for its first report: (process, event). The agent ends with this process.
 
-    what: its function, for messages. Errors: :class:`AgentError`; the agent has been ended.
+    what: the agent's function, for messages. Errors: :class:`AgentError`; the agent has been ended.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", f"from {module} import main; main()"],
@@ -67,7 +67,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Let an agent clean up and end; kill one that does not."""
+    """Let an agent clean up and end; kill it after a timeout."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
@@ -81,18 +81,18 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def start_forwarder(
     what: str, ports: Sequence[Mapping[str, Any]], *, listen: Place | None = None, connect: Place | None = None
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Start the agent that holds `ports` in the namespaces `listen` and joins what comes in with connections from those
-    of `connect`; ``None``: the current ones.
+    """Start the agent that holds `ports` in the namespaces of `listen`, and joins incoming connections with new ones
+    from the namespaces of `connect`. ``None``: the current namespaces.
 
-    ports: of each ``protocol``, ``address`` and ``port`` (0: a free one, the same for all), and its destination: the
-    first of the addresses ``hosts`` that serves, and the port ``target``. what, errors: as of :func:`start`.
+    ports: each with ``protocol``, ``address``, ``port`` (0: any free port, the same for all), ``hosts`` (addresses to
+    try in order) and ``target`` (port there). what, errors: as in :func:`start`.
     """
     places = {"listen": listen and asdict(listen), "connect": connect and asdict(connect)}
     return start("cellbed.shell.forwarder", what, {"ports": ports, **places})
 
 
 def read_task() -> dict[str, Any]:
-    """In the agent: its task."""
+    """In the agent: return its task."""
     task: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     return task
 

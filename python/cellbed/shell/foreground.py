@@ -1,7 +1,7 @@
-"""Run one command in the foreground of the terminal, as if this process were not there.
+"""Run one command in the foreground of the terminal, as if this process did not exist.
 
-The command stays in the process group of its caller, so Ctrl-C and Ctrl-Z reach it (and this process) from the
-terminal, and a shell may make a new group for itself. Signals to this process alone are passed on.
+The command stays in the process group of its caller: Ctrl-C and Ctrl-Z reach the command and this process from the
+terminal. A shell may make a new group for itself. Signals to this process alone are passed on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SETTLE_S = 0.02
 
 
 class Interrupted(BaseException):
-    """A signal asked to end while the shell was being set up. number: of the signal."""
+    """A signal to end the shell arrived during its set-up. number: number of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -31,7 +31,7 @@ class Interrupted(BaseException):
 
 
 def raise_on_signals() -> None:
-    """From now on Ctrl-C, SIGTERM and SIGHUP raise :class:`Interrupted`; one that the caller ignores stays ignored."""
+    """Make Ctrl-C, SIGTERM and SIGHUP raise :class:`Interrupted`, except signals that the caller ignores."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
@@ -42,7 +42,7 @@ def raise_on_signals() -> None:
 
 
 def hold_signals() -> None:
-    """From now on nothing but SIGKILL stops this process: it is putting things back."""
+    """Ignore signals from now on, so that only SIGKILL interrupts clean-up."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGALRM, *ENDING):
         signal.signal(number, signal.SIG_IGN)
@@ -51,9 +51,9 @@ def hold_signals() -> None:
 class Foreground:
     """Waits for one command.
 
-    hanging_up: SIGINT and SIGQUIT end it as well, unless they may be the terminal's, which the command gets itself; and
-    in any case the command gets SIGHUP first.
-    ended_by: the signal that asked this process to end, if one did. out_of_time: whether the command's time was over.
+    hanging_up: the command always gets SIGHUP first. SIGINT and SIGQUIT also end it, unless they may come
+    from the terminal, which sends them to the command as well.
+    ended_by: the signal that asked this process to end, if any. out_of_time: whether the command's time was over.
     """
 
     def __init__(self, *, hanging_up: bool = False) -> None:
@@ -65,8 +65,8 @@ class Foreground:
         self._terminal_group = _terminal_group()
 
     def take_signals(self) -> None:
-        """Call before the command is started: what arrives before there is a command is passed on when there is."""
-        # Handlers, not SIG_IGN, which the command would inherit.
+        """Install the handlers, before the command starts; earlier signals are passed on once it runs."""
+        # The command would inherit SIG_IGN, but not handlers.
         for number in (signal.SIGINT, signal.SIGQUIT):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._interrupt)
@@ -79,13 +79,13 @@ class Foreground:
     def wait(self, command: Popen[bytes], other_ended: Callable[[int], None]) -> int:
         """Wait until `command` has ended and return its status as a shell would: 128+n for signal n.
 
-        other_ended: called with the process id of another child that has ended; it must reap it.
+        other_ended: called with the process id of another child that has ended; must reap that child.
         """
         self._command = command
         if self.ended_by is not None:
             self._send(self._first(self.ended_by))
         while True:
-            # Only looked at here, since other children have other owners, who reap them.
+            # WNOWAIT: other children are reaped by their owners.
             news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
             assert news is not None
             if news.si_pid != command.pid:
@@ -98,7 +98,7 @@ class Foreground:
                 return status if status >= 0 else 128 - status
 
     def end_after(self, seconds: float) -> None:
-        """Let the command hang up (SIGHUP) when this time is over."""
+        """Let the command hang up (SIGHUP) after this time."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def end_command(self) -> None:
@@ -106,15 +106,16 @@ class Foreground:
         self._end(signal.SIGTERM, None)
 
     def _stop_with(self, command: Popen[bytes]) -> None:
-        """Stop as well, so that the caller's shell takes the terminal back, unless the command runs again by now.
+        """Stop as well, unless the command runs again by now, so that the caller's shell takes the terminal back.
 
-        Ctrl-Z stops both of us and `fg` continues one after the other: what was seen may be the moment in between.
+        Ctrl-Z stops both processes, and `fg` continues them one after the other: the command may have stopped only
+        briefly.
         """
         time.sleep(_SETTLE_S)
-        # A command that has ended by now is none that can stop: ECHILD (waitid(2)).
+        # The command may have ended by now: ECHILD (waitid(2)).
         with contextlib.suppress(ChildProcessError):
             if os.waitid(os.P_PID, command.pid, os.WSTOPPED | os.WNOHANG) is not None:
-                # SIGTSTP does nothing where there is no shell that could continue us.
+                # SIGTSTP has no effect if no shell could continue us.
                 os.kill(os.getpid(), signal.SIGTSTP)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
@@ -123,7 +124,7 @@ class Foreground:
         signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
 
     def _first(self, number: int) -> int:
-        """Return the signal that the command gets first when signal `number` ends the shell."""
+        """Return the first signal to the command when signal `number` ends the shell."""
         return signal.SIGHUP if self._hanging_up else number
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -149,7 +150,7 @@ class Foreground:
 
 
 def end_inhabitants(namespace: int, patience: float = 0.5) -> None:
-    """End every process of this user in the network namespace with inode number `namespace`: ask, then kill."""
+    """End every process of this user in the network namespace with inode number `namespace`: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + patience
         for process in inhabitants(namespace):
@@ -167,7 +168,7 @@ def _terminal_group() -> int | None:
 
 
 def _give_terminal_to(group: int | None) -> None:
-    """A shell that was killed leaves the terminal with its own group; the caller would be stopped at its next word."""
+    """Return the terminal to `group`: a killed shell keeps it, and the caller would be stopped at its next output."""
     if group is None or _terminal_group() == group:
         return
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)

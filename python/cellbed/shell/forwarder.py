@@ -1,10 +1,10 @@
-"""The forwarder of published ports and of names: what comes in one network namespace is joined with connections from
-another.
+"""The forwarder of published ports and DNS queries: joins connections of one network namespace with new connections
+from another. It runs as a separate process (:mod:`cellbed.shell.agent`).
 
-Sockets keep the namespace of their creation. Published ports are opened where the process was started; then it
-enters the namespace of the link's outer end, where all connections to the inner end begin. For names a child opens the
-ports in the namespace of the shell's gateway and hands them over; connections to the host's resolver begin here.
-A separate process (:mod:`cellbed.shell.agent`).
+Sockets keep the namespace of their creation. For published ports, the process opens the ports where it was started, and
+then enters the namespace of the link's outer end, from which it connects to the inner end. For DNS queries, a child
+opens the ports in the namespace of the shell's gateway and passes them on; the process connects to the host's resolver
+from its initial namespace.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from cellbed.testbed.machine.process import Place, sockets_at
 
 CONNECT_S = 30.0
 IDLE_S = 120.0
-"""How long a UDP flow may be silent: a mapping must live for two minutes (RFC 4787, REQ-5)."""
+"""Maximum idle time of a UDP flow, seconds: a mapping must live for two minutes (RFC 4787, REQ-5)."""
 MOST_FLOWS = 4096
 _SIZE = 1 << 18
 _DATAGRAM = 65535
 _IP_PKTINFO = 8
-"""Of ``<linux/in.h>``; the socket module has it only from Python 3.12 on."""
+"""From ``<linux/in.h>``; the socket module has this constant only from Python 3.12 on."""
 
 
 def open_port(port: dict[str, Any]) -> socket.socket:
-    """Return a listening TCP or a UDP socket on a port; without an address, on all of IPv4 and IPv6. Errors:
+    """Return a listening TCP socket or a UDP socket on a port; without an address, on all of IPv4 and IPv6. Errors:
     ``OSError``."""
     kind = socket.SOCK_STREAM if port["protocol"] == "tcp" else socket.SOCK_DGRAM
     address = port["address"]
@@ -68,13 +68,13 @@ class Target:
     port: int
 
     def places(self, client: str) -> list[tuple[str, int]]:
-        """Return the addresses to try for a client, its own family first, since servers may have only one."""
+        """Return the addresses to try for a client. The client's family comes first: a server may have only one."""
         is_ipv6 = ":" in client and not client.startswith("::ffff:")
         return [(host, self.port) for host in sorted(self.hosts, key=lambda host: (":" in host) != is_ipv6)]
 
 
 async def serve_streams(listener: socket.socket, target: Target) -> None:
-    """Join each connection with one to the target, until cancelled."""
+    """Join each connection with a new connection to the target, until cancelled."""
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = writer.get_extra_info("peername")
@@ -105,7 +105,7 @@ async def _connect(places: list[tuple[str, int]]) -> tuple[asyncio.StreamReader,
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end of the stream, and pass the end on: the other direction may continue."""
+    """Copy until the end of the stream, then close only this direction: the other one may continue."""
     while data := await reader.read(_SIZE):
         writer.write(data)
         await writer.drain()
@@ -114,20 +114,20 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the other side sees a failure and no orderly end."""
+    """Close with a reset, so that the other side sees a failure instead of an orderly end."""
     one = writer.get_extra_info("socket")
     with contextlib.suppress(OSError):
-        # On, and no time to linger: a reset (socket(7)).
+        # Linger for 0 s: close sends a reset (socket(7)).
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 Client = tuple[Any, bytes]
-"""A client's address, and the ancillary data that makes an answer leave from the address that the client asked."""
+"""A client's address, and ancillary data: replies must have the destination of the request as their source."""
 
 
 class Datagrams:
-    """Forwards the datagrams of one port. Each client has a separate socket, so that answers find their way."""
+    """Forwards the datagrams of one port. A separate socket per client lets replies reach their client."""
 
     def __init__(self, port: socket.socket, target: Target) -> None:
         self._port = port
@@ -157,9 +157,9 @@ class Datagrams:
                 client = (address, self._answer_from(ancillary))
                 flow = self._flows.pop(client, None)
                 one = flow[0] if flow is not None else self._open(client)
-                # Last in the order of the table: the one that was used last.
+                # Keep the table in order of last use.
                 self._flows[client] = (one, self._loop.time())
-                # A full socket, or no server inside yet: a network would lose it as well.
+                # Drop the datagram if the socket is full or no server runs inside, as a network would.
                 with contextlib.suppress(OSError):
                     one.send(data)
 
@@ -205,7 +205,7 @@ _NAMES = {errno.EADDRINUSE: "taken", errno.EACCES: "privileged", errno.EADDRNOTA
 
 
 def open_ports(ports: Sequence[dict[str, Any]]) -> Iterator[socket.socket]:
-    """Open ports one after the other; those with number 0 all have the one that is found for the first.
+    """Open ports one after the other. All ports with number 0 get the same free number.
 
     Errors: ``OSError``.
     """
@@ -217,7 +217,7 @@ def open_ports(ports: Sequence[dict[str, Any]]) -> Iterator[socket.socket]:
 
 
 def main() -> None:
-    """Read the task, open the ports, go to where connections begin, serve."""
+    """Read the task, open the ports, enter the namespaces of connections, and serve."""
     task = agent.read_task()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each client of a UDP port has a socket
@@ -239,7 +239,7 @@ def main() -> None:
 
 
 async def _serve(opened: Sequence[socket.socket], ports: Sequence[dict[str, Any]]) -> None:
-    """Report that the ports are served, and serve them until standard input ends."""
+    """Report that the ports are served, and serve until standard input ends."""
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
     tasks = []

@@ -1,8 +1,8 @@
 """The network of a shell: the two ends of its link, addresses, translation and forwarding.
 
-The network helper (``crates/nethelper``) creates it, and removes it when this process ends, even after SIGKILL. Where
-the user is privileged the helper is a fork of this process; for an ordinary user with the permission it is a program
-with the necessary capabilities.
+The network helper (``crates/nethelper``) creates the network, and removes it when this process ends, even after
+SIGKILL. For a privileged user, the helper is a fork of this process. For an ordinary user with the permission, it is a
+program with the necessary capabilities.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class GatewayError(CellbedError):
 class Gateway:
     """The network of one shell. Use :meth:`start` and :meth:`close`.
 
-    pair: addresses of both ends. outer: where the outer end is, ``None`` for the current namespaces. ipv6: whether IPv6
-    leads further than the gateway. device, inner_device: names of the devices. table: of the packet filter.
+    pair: addresses of both ends. outer: place of the outer end, ``None`` for the current namespaces. ipv6: whether IPv6
+    leads beyond the gateway. device, inner_device: names of the devices. table: name of the packet filter's table.
     """
 
     pid: int
@@ -79,11 +79,11 @@ class Gateway:
     def start(
         cls, request: Sequence[str], *, granted: bool = False, connect: Callable[[Place], None] | None = None
     ) -> Gateway:
-        """Have the helper create the network that `request` describes: the arguments of ``serve``.
+        """Have the helper create a network. request: arguments of ``serve``.
 
-        granted: use the installed helper. connect: with ``--private``, what connects the namespaces of the outer end to
-        the host before anything else happens there; without it they stay alone.
-        Errors: :class:`GatewayError`, and as of `connect`; nothing is left behind.
+        granted: use the installed helper. connect: with ``--private``, connects the namespaces of the outer end to the
+        host before they are used; without it, they stay isolated.
+        Errors: :class:`GatewayError`, and the errors of `connect`; nothing is left behind.
         """
         pid, ours, errors = _fork(["serve", *request], granted)
         place = None
@@ -125,7 +125,7 @@ class Gateway:
 
     @property
     def devices(self) -> list[dict[str, Any]]:
-        """The devices inside and outside, in the emulator's terms."""
+        """The devices inside and outside, as entries of the emulator's configuration."""
         devices = zip((self.inner_device, self.device), self._tuns, self._netlinks, strict=True)
         return [{"name": name, "descriptor": tun, "netlink": netlink} for name, tun, netlink in devices]
 
@@ -136,17 +136,17 @@ class Gateway:
 
     @property
     def namespace_inode(self) -> int:
-        """The number that identifies the inner network namespace."""
+        """The inode number of the inner network namespace."""
         return os.fstat(self._namespace).st_ino
 
     def hand_over(self) -> None:
-        """Close what the emulator has inherited: its end is the devices' end."""
+        """Close the descriptors that the emulator has inherited: the devices then end with the emulator."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self._tuns = self._netlinks = ()
 
     def lead_names_to(self, port: int) -> None:
-        """Lead questions for names at the gateway to a server there on `port`. Errors: :class:`GatewayError`."""
+        """Redirect DNS queries at the gateway to a server there on `port`. Errors: :class:`GatewayError`."""
         try:
             self._socket.sendall(b"names %d\n" % port)
         except OSError as error:
@@ -158,7 +158,7 @@ class Gateway:
     ) -> subprocess.Popen[bytes]:
         """Start `command` inside, with the standard streams of this process.
 
-        binds: as of :class:`Place`. Errors: ``OSError`` as of :func:`cellbed.testbed.machine.process.spawn`.
+        binds: as in :class:`Place`. Errors: ``OSError`` as in :func:`cellbed.testbed.machine.process.spawn`.
         """
         if self.granted:
             return self._spawn_granted(command, environment, binds)
@@ -167,7 +167,7 @@ class Gateway:
         )
 
     def inner(self, binds: Sequence[tuple[str, str]] = ()) -> Place:
-        """Return the place inside, for a user who is privileged there. binds: as of :class:`Place`."""
+        """Return the place inside, for a user who is privileged there. binds: as in :class:`Place`."""
         user = self.outer.user_namespace if self.outer is not None else None
         return Place(f"/proc/{os.getpid()}/fd/{self._namespace}", user, tuple(binds))
 
@@ -200,7 +200,7 @@ class Gateway:
         raise kinds.get(problem["status"], OSError)(problem["message"])
 
     def close(self) -> None:
-        """Have the helper remove the network, and wait until it has."""
+        """Have the helper remove the network, and wait for its end."""
         self.hand_over()
         os.close(self._namespace)
         self._socket.close()
@@ -208,7 +208,7 @@ class Gateway:
 
 
 def _fork(arguments: list[str], granted: bool) -> tuple[int, socket.socket, int]:
-    """Start the helper: (process id, our end of its socket, file of its standard error)."""
+    """Start the helper; return (process id, our end of its socket, file of its standard error)."""
     from cellbed import _core
 
     ours, theirs = socket.socketpair()
@@ -224,14 +224,14 @@ def _fork(arguments: list[str], granted: bool) -> tuple[int, socket.socket, int]
 def _become_helper(
     serve: Callable[[list[str]], bool], arguments: list[str], granted: bool, stdin: int, stderr: int
 ) -> NoReturn:
-    """In the child: detach from the terminal and from everything of the parent but the socket, and serve."""
+    """In the child: detach from the terminal, close all descriptors of the parent except the socket, and serve."""
     status = 1
     try:
         os.setsid()
-        # `killall -9 mm-delay` must not end it, too.
+        # `killall -9 mm-delay` must not end the helper, too.
         with contextlib.suppress(OSError):
             Path("/proc/self/comm").write_text(NETWORK_HELPER.name, encoding="utf-8")
-        # The parent's end, not a signal to the whole group, ends it.
+        # The helper ends with the parent, not by a signal to the whole group.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
             signal.signal(number, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDWR)
@@ -256,7 +256,7 @@ def _receive(ours: socket.socket, errors: int | None) -> tuple[dict[str, Any], l
         readable, _, _ = select.select([ours], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
             raise GatewayError(f"the network helper did not answer within {_PATIENCE_S:g} s")
-        # A byte at a time: the next event may follow at once.
+        # Read single bytes: the next event may follow immediately.
         part, more, _, _ = socket.recv_fds(ours, 1, 8)
         descriptors += more
         if not part:

@@ -1,6 +1,6 @@
 """Helpers that give an ordinary user's namespace a way out: pasta (package passt) or slirp4netns.
 
-Both run in the host's network namespace as the user and answer for a device in the other one, with ordinary sockets.
+Both run in the host's network namespace as the user. They serve a device in the other namespace with ordinary sockets.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from cellbed_node.temporary import temporary_folder
 DEVICE = "host0"
 NETWORK = "100.127.128.0/24"
 HOST, HOST_IPV6 = "100.127.128.2", "fd63:656c:6c62:fe00::1"
-"""The helper's end, which stands for the host itself; the numbers of both ends follow slirp4netns(1)."""
+"""The helper's end, an alias of the host. The numbers of both ends follow slirp4netns(1)."""
 _END, _END_IPV6 = "100.127.128.100", "fd63:656c:6c62:fe00::2"
-"""The namespace's end. The network (shared address space, RFC 6598) exists in that namespace alone."""
+"""The namespace's end. The network (shared address space, RFC 6598) exists only in that namespace."""
 _PATIENCE_S = 10.0
 
 
 class HelperError(CellbedError):
-    """A helper is installed but did not come up. The text holds what it said."""
+    """An installed helper did not start. The text contains the helper's last line."""
 
     exit_code = 1
 
 
 def find_helpers() -> list[str]:
-    """Return the names of the helpers that are installed, the better first."""
+    """Return the names of the installed helpers, the better one first."""
     names = [name for name in ("pasta", "slirp4netns") if find(name) is not None]
     pasta = find("pasta")
     if len(names) == 2 and pasta is not None and is_early_pasta(_version(pasta)):
@@ -43,9 +43,9 @@ def find_helpers() -> list[str]:
 
 
 def is_early_pasta(version: str) -> bool:
-    """Return whether `version`, as ``pasta --version`` prints it, is of 2023 or before, or unknown as in Debian 12.
+    """Return whether `version`, as ``pasta --version`` prints it, is from 2023 or before, or unknown as in Debian 12.
 
-    Such a pasta sends into a bottleneck without congestion control, which drops most of its packets.
+    Early versions send into a bottleneck without congestion control, and the bottleneck drops most of the packets.
     """
     found = re.search(r"\b(?:git)?(20[0-9]{2})[_0-9]", version)
     return found is None or int(found[1]) < 2024
@@ -60,7 +60,8 @@ def _version(path: str) -> str:
 
 
 def pasta_command(path: str, place: Place, ipv6: bool, ready: str) -> list[str]:
-    """pasta(1): private addresses on both ends, so that every address of the host stays reachable; no ports in."""
+    """Return the command of pasta(1). Private addresses at both ends keep all host addresses reachable. No ports lead
+    in."""
     command = [path, "--foreground", "--quiet", "--config-net", "--netns", place.network_namespace]
     if place.user_namespace is not None:
         command += ["--userns", place.user_namespace]
@@ -73,7 +74,7 @@ def pasta_command(path: str, place: Place, ipv6: bool, ready: str) -> list[str]:
 
 
 def slirp4netns_command(path: str, place: Place, ready: int, leave: int) -> list[str]:
-    """slirp4netns(1): IPv4 only; its IPv6 has fixed addresses that may be in use."""
+    """Return the command of slirp4netns(1), IPv4 only: its IPv6 addresses are fixed and may be in use."""
     command = [path, "--configure", "--mtu=1500", f"--cidr={NETWORK}", "--netns-type=path"]
     if place.user_namespace is not None:
         command.append(f"--userns-path={place.user_namespace}")
@@ -81,7 +82,7 @@ def slirp4netns_command(path: str, place: Place, ready: int, leave: int) -> list
 
 
 def start(name: str, place: Place, ipv6: bool) -> subprocess.Popen[bytes]:
-    """Connect the namespaces of `place` through the helper called `name`, and wait until it answers.
+    """Connect the namespaces of `place` through the helper called `name`, and wait until the helper is ready.
 
     The helper ends with this process.
     Errors: :class:`HelperError`.
@@ -122,7 +123,7 @@ def _start_slirp4netns(path: str, place: Place, errors: int) -> subprocess.Popen
                 return process
             _check("slirp4netns", process, errors, deadline)
     finally:
-        # `_leave` stays open for as long as this process lives: its end is the helper's end.
+        # `_leave` stays open while this process lives: the helper ends when `_leave` is closed.
         for descriptor in (ready, ready_write, leave_read):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -144,7 +145,7 @@ def _check(name: str, process: subprocess.Popen[bytes], errors: int, deadline: f
     if process.poll() is None and time.monotonic() < deadline:
         return
     said = os.pread(errors, 1 << 16, 0).decode(errors="replace")
-    # Without a system logger pasta complains about that on every line.
+    # Without a system logger, pasta also prints complaints about syslog.
     lines = [line for line in said.splitlines() if line.strip() and "syslog" not in line]
     how = f"exit status {process.returncode}" if process.poll() is not None else f"no answer in {_PATIENCE_S:g} s"
     if process.poll() is None:

@@ -1,4 +1,4 @@
-"""The link of a shell: what each direction does to packets, and the emulator's configuration that follows."""
+"""The link of a shell: stages of each direction, and the resulting configuration of the emulator."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from cellbed.archive import TraceSource
 
 Stage = Mapping[str, Any]
-"""A stage in the emulator's terms, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
+"""A stage in the emulator's configuration, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellDirection:
     """One direction of a shell's link.
 
-    stages: what a packet meets, in this order; none: it passes at once. description: the same in words.
-    trace: that the bottleneck replays, if it replays one; the packet log names it. mahimahi_log: a log as mm-link's, as
-    the emulator takes it. descriptors: those that the configuration names; the emulator must inherit them.
+    stages: stages in the order of a packet's path; without stages, packets pass at once. description: stages as text.
+    trace: trace that the bottleneck replays, if any; for the packet log. mahimahi_log: log in the format of mm-link, as
+    in the emulator's configuration. descriptors: file descriptors in the configuration, which the emulator must
+    inherit.
     """
 
     stages: tuple[Stage, ...] = ()
@@ -33,15 +34,15 @@ class ShellDirection:
     descriptors: tuple[int, ...] = ()
 
     def config(self, name: str, source: str, target: str) -> dict[str, Any]:
-        """Return the direction as the emulator takes it."""
-        # A gate, so that the link can be down.
+        """Return the direction's table in the emulator's configuration."""
+        # The link can be taken down only with a gate.
         gate = [] if any(stage["kind"] == "gate" for stage in self.stages) else [{"kind": "gate"}]
         config = {"name": name, "from": source, "to": target, "stages": [*gate, *self.stages]}
         return config if self.mahimahi_log is None else {**config, "mahimahi_log": dict(self.mahimahi_log)}
 
     @property
     def replayed(self) -> dict[str, Any] | None:
-        """The trace and how it is played, for the packet log's account."""
+        """The trace and its playback, for the packet log's account."""
         if self.trace is None:
             return None
         schedules = [stage["schedule"] for stage in self.stages if stage["kind"] == "bottleneck"]
@@ -59,8 +60,8 @@ class ShellDirection:
 class ShellLink:
     """The two directions of a shell's link, seen from the command: the uplink leads out of the shell.
 
-    prefix: what the name of the device on the host begins with, before the number of the process.
-    mahimahi: addresses and the device inside are as in Mahimahi's shells.
+    prefix: prefix of the device's name on the host, before the process number. mahimahi: use the addresses and the
+    inner device name of Mahimahi's shells.
     """
 
     uplink: ShellDirection = field(default_factory=ShellDirection)
@@ -78,8 +79,8 @@ class ShellLink:
     ) -> dict[str, Any]:
         """Return the configuration line for the emulator.
 
-        devices: inside and outside, as of :class:`cellbed.shell.gateway.Gateway`. packet_log: file for the record of
-        every packet. control: socket at which the emulator listens.
+        devices: inside and outside, as in :class:`cellbed.shell.gateway.Gateway`. packet_log: file for the record of
+        every packet. control: path of the emulator's control socket.
         """
         return {
             "vertices": [
@@ -95,11 +96,11 @@ class ShellLink:
 
     @property
     def _directions(self) -> tuple[tuple[str, str, str, ShellDirection], ...]:
-        """Name, source, target and content of both directions."""
+        """Name, source, target and stages of both directions."""
         return ("uplink", INSIDE, OUTSIDE, self.uplink), ("downlink", OUTSIDE, INSIDE, self.downlink)
 
     def account(self, pair: Pair, started_ns: int) -> dict[str, Any]:
-        """Return the keys of a run's ``run.json`` that a reader of the packet log needs beside it.
+        """Return the keys of ``run.json`` that readers of the packet log need.
 
         started_ns: monotonic time of the start of the schedules.
         """

@@ -1,6 +1,6 @@
 """The meter of a shell, beside its command: a separate process (:mod:`cellbed.shell.agent`).
 
-It shares the terminal with the command, and a separate session keeps Ctrl-C and Ctrl-Z away from it.
+The meter shares the terminal with the command. A separate session shields the meter from Ctrl-C and Ctrl-Z.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from cellbed.support.errors import CellbedError
 from cellbed.testbed.links.live import Control
 
 VARIABLE = "CELLBED_METER"
-"""In the command's environment: the terminal whose last lines a meter has."""
+"""In the command's environment: path of the terminal whose last lines show a meter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellMeter:
     """Options of the display of a shell's link while the command runs.
 
-    descriptor: of a terminal, whose last lines are kept for the meter where the command has it as well, or of a file,
-    which gets a line a second. directions: which, of ``"uplink"`` and ``"downlink"``.
+    descriptor: a terminal or a file. The last lines of a terminal are reserved if the command has the same terminal; a
+    file gets a line per second. directions: directions to show, of ``"uplink"`` and ``"downlink"``.
     """
 
     descriptor: int = 2
@@ -40,14 +40,14 @@ class MeterError(CellbedError):
 def open_meter(path: Path) -> ShellMeter:
     """Return a meter in the terminal or file at `path`; a file is made or appended to. Errors: :class:`MeterError`."""
     try:
-        # Another terminal must not become the one that sends us its signals.
+        # Without O_NOCTTY, the terminal could become this process's controlling terminal and send signals.
         return ShellMeter(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o666))
     except OSError as error:
         raise MeterError(f"--meter-to: {path} cannot be written: {error.strerror}") from error
 
 
 def find_terminal(descriptor: int) -> str | None:
-    """Path of the terminal behind `descriptor`, if it is the one that the command has."""
+    """Return the path of the terminal behind `descriptor`, if the command has the same terminal."""
     if not os.isatty(descriptor):
         return None
     terminal = os.ttyname(descriptor)
@@ -71,8 +71,8 @@ def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Show the meter on standard error until standard input ends, or what it needs."""
-    # Only this process draws: a shell without a meter does not wait for what that takes.
+    """Show the meter on standard error until standard input, the emulator or the terminal ends."""
+    # Imported only in this process: shells without a meter must start quickly.
     from cellbed.measure.meter import REDRAW_S, Meter, display
 
     task = agent.read_task()
@@ -91,5 +91,5 @@ def main() -> None:
             finally:
                 shown.close()
     except (CellbedError, OSError) as error:
-        # The emulator or the terminal has ended, which others report.
+        # The emulator or the terminal has ended; other processes report that.
         agent.report("error", str(error))

@@ -25,11 +25,11 @@ from cellbed.testbed.testbed import available_congestion_controls, congestion_pr
 
 
 class OptionError(CellbedError):
-    """An option of `cellbed shell` that cannot be read. The text names it and the remedy."""
+    """An option of `cellbed shell` that cannot be read. The text contains the option and the remedy."""
 
 
 def parse_congestion_control(text: str, folder: Path) -> Law | str:
-    """Return the law, or the name of the kernel's, that a text names. Errors: :class:`OptionError`."""
+    """Return the law, or the kernel's congestion control, named by a text. Errors: :class:`OptionError`."""
     try:
         control: Law | str = CONGESTION_CONTROL.read(text, folder)
     except UnitError as error:
@@ -42,14 +42,14 @@ def parse_congestion_control(text: str, folder: Path) -> Law | str:
 
 @dataclass(frozen=True, slots=True)
 class EachWay:
-    """The values of an option for both directions, and for one alone where that differs."""
+    """Values of an option: for both directions, and for a single direction if given."""
 
     both: str
     uplink: str | None = None
     downlink: str | None = None
 
     def of(self, way: Way, what: str) -> tuple[str, str]:
-        """Return the option that speaks for a direction, and its text. what: its name without dashes."""
+        """Return the option that sets a direction's value, and its text. what: the option's name without dashes."""
         alone = self.uplink if way == "uplink" else self.downlink
         return (f"--{what}", self.both) if alone is None else (f"--{way}-{what}", alone)
 
@@ -63,9 +63,10 @@ class Recorded:
     idle: tuple[str, str] | None = None
 
     def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
-        """Return the option of the direction's capacity, and its text. plain: the one without a recording.
+        """Return the option of the direction's capacity, and its text. plain: option and text without a recording.
 
-        Errors: :class:`OptionError` for options of a recording without one, and for a capacity beside one.
+        Errors: :class:`OptionError` for a recording's options without a recording, and for a capacity beside a
+        recording.
         """
         if self.path is None:
             for option, value in (("--method", self.method), ("--idle", self.idle)):
@@ -93,11 +94,11 @@ def parse_link(
     seed: int = 1,
     folder: Path,
 ) -> ShellLink:
-    """Return the link that the options describe. Traces are read, so that a malformed one is refused here.
+    """Return the link described by the options. Traces are read here, so that a malformed trace is refused early.
 
-    recorded: what is replayed in place of rates. queue: left out drop-tail of 1 MB, or what a radio link or a recording
-    has. radio: profile of a generated link in place of `uplink` and `downlink`. folder: where
-    relative paths start.
+    recorded: recording to replay in place of rates. queue: if omitted, the queue of the radio link or the recording,
+    else drop-tail of 1 MB. radio: profile of a generated link in place of `uplink` and `downlink`. folder: base of
+    relative paths.
     Errors: :class:`OptionError`.
     """
     try:
@@ -142,15 +143,15 @@ def _check_radio(profile: str, rates: dict[str, str], recorded: Recorded) -> Non
 
 
 def _table(**keys: str) -> str:
-    """Return an inline table as the scenario file has it."""
+    """Return an inline table in the format of the scenario file."""
     return f"{{ {', '.join(f'{key} = {json.dumps(text)}' for key, text in keys.items())} }}"
 
 
 def _read(key: str, option: str, text: str, folder: Path) -> Settings:
-    """Read the value of an option. key: of the same setting in a scenario."""
+    """Read the value of an option. key: key of the same setting in a scenario."""
     try:
         return read_texts({key: text}, folder)
     except ScenarioError as error:
-        # The option replaces the key; of a table the inner key stays.
+        # The option replaces the key; inner keys of a table stay.
         lines = (line.removeprefix(key).lstrip(".:").strip() for line in str(error).splitlines())
         raise OptionError(f"{option}: {'; '.join(lines)}") from error

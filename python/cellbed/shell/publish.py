@@ -1,9 +1,9 @@
 """Servers inside a shell that are reached from outside: ``--publish 8080:80``.
 
-Two ways lead in. Where the outer end of the link lies in the caller's network namespace, packets are translated to the
-inner end and TCP runs from end to end through the link. Everywhere, a forwarder (:mod:`cellbed.shell.forwarder`) holds
-the port, so that no other process takes it, and forwards untranslated traffic over new connections through the link:
-an ordinary user's traffic, and what a program of the host sends to the host's loopback.
+There are two ways in. If the outer end of the link is in the caller's network namespace, packets are translated to the
+inner end, and TCP runs from end to end through the link. In all cases, a forwarder (:mod:`cellbed.shell.forwarder`)
+holds the port, so that no other process takes it. The forwarder forwards untranslated traffic over new connections
+through the link: traffic of an ordinary user, and traffic of the host's programs to the host's loopback.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from cellbed_node.processes import find
 
 
 class PublishError(CellbedError):
-    """A port that cannot be published. The text has the port, the reason and the remedy."""
+    """A port that cannot be published. The text contains the port, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A port of the host that leads to a port inside. address: of the host's; ``None``: all of them."""
+    """A port of the host that leads to a port inside. address: address of the host; ``None`` for all addresses."""
 
     port: int
     target: int
@@ -42,7 +42,7 @@ class Published:
 
 
 def parse(text: str) -> Published:
-    """Read ``[ADDRESS:]PORT[:PORT INSIDE][/tcp|/udp]``; an IPv6 address stands in brackets.
+    """Read ``[ADDRESS:]PORT[:PORT INSIDE][/tcp|/udp]``; IPv6 addresses are in brackets.
 
     Errors: :class:`PublishError`.
     """
@@ -63,10 +63,10 @@ def parse(text: str) -> Published:
 
 
 def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Published], *, ipv6: bool) -> str:
-    """Chains of nft(8) that translate packets to the ports, to be added to the shell's table.
+    """Return chains of nft(8) that translate packets to the ports, for the shell's table.
 
-    interface: of the link's outer end. ipv6: whether packets of IPv6 are forwarded. What is sent to a loopback address
-    stays for the forwarder, since it could not be answered from another namespace.
+    interface: device of the link's outer end. ipv6: whether IPv6 packets are forwarded. Packets to a loopback address
+    are left to the forwarder: a server in another namespace could not reply to them.
     """
     rules = []
     for one in published:
@@ -88,7 +88,7 @@ def ruleset(table: str, interface: str, pair: Pair, published: Sequence[Publishe
             "  }",
             "  chain published_from_elsewhere {",
             "    type nat hook prerouting priority -110; policy accept;",
-            # Packets from the shell go to the forwarder: translated, they would return to their sender.
+            # Packets from the shell go to the forwarder: if translated, they would return to their sender.
             f'    iifname != "{interface}" jump published',
             "  }",
             "  chain published_from_here {",
@@ -110,9 +110,9 @@ def translate(table: str, interface: str, pair: Pair, published: Sequence[Publis
 
 
 def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | None) -> subprocess.Popen[bytes]:
-    """Hold the ports in the current network namespace and forward to the inner end, from the namespaces of `place`.
+    """Hold the ports in the current network namespace, and forward to the inner end from the namespaces of `place`.
 
-    place: where the outer end of the link is; ``None``: here. The process ends with this one.
+    place: place of the link's outer end; ``None`` for the current namespaces. The process ends with this one.
     Errors: :class:`PublishError`, with the port and the reason; :class:`cellbed.shell.agent.AgentError`.
     """
     hosts = [str(pair.inside), str(pair.inside_ipv6)]

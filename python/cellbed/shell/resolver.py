@@ -1,8 +1,8 @@
 """Name resolution inside a shell.
 
-A resolver that listens on the host's loopback (systemd-resolved, dnsmasq) cannot be reached from another network
-namespace. Then the shell's own forwarder answers at the gateway, and the command sees a ``resolv.conf`` that names it.
-Otherwise the host's resolvers are reached through the link like any other server.
+A resolver on the host's loopback (systemd-resolved, dnsmasq) is not reachable from another network namespace. In this
+case, the shell's own forwarder answers at the gateway, and the command's ``resolv.conf`` contains its address.
+Otherwise, the host's resolvers are reached through the link like any other server.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cellbed.testbed.machine.process import Place
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 _SHORTCUTS = ("/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket", "/var/run/nscd/socket")
-"""Sockets over which the C library asks a service of the host instead, past the link (nss-resolve(8), nscd(8))."""
+"""Sockets through which the C library asks a service of the host, bypassing the link (nss-resolve(8), nscd(8))."""
 
 
 def name_servers(resolv_conf: str) -> list[str]:
-    """Return the addresses in a ``resolv.conf``, in order; the C library's default where it names none
+    """Return the addresses in a ``resolv.conf``, in order; without any, the C library's default
     (resolv.conf(5))."""
     servers = []
     for line in resolv_conf.splitlines():
@@ -40,20 +40,21 @@ def needs_forwarder(servers: list[str]) -> bool:
 
 
 def inner_resolv_conf(resolv_conf: str, gateway: IPv4Address) -> str:
-    """Return the ``resolv.conf`` with `gateway` as its only name server; search domains and options stay."""
+    """Return the ``resolv.conf`` with `gateway` as its only name server; search domains and options are kept."""
     kept = [line for line in resolv_conf.splitlines() if line.split()[:1] != ["nameserver"]]
     return "\n".join([*kept, f"nameserver {gateway}", ""])
 
 
 def shortcut_binds() -> list[tuple[str, str]]:
-    """Binds that close the ways past the link, so that names are looked up through it."""
+    """Return binds that hide the sockets bypassing the link, so that name resolution uses the link."""
     return [("/dev/null", path) for path in _SHORTCUTS if Path(path).exists()]
 
 
 def start_forwarder(
     servers: list[str], gateway: IPv4Address, place: Place | None
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Answer at `gateway` in the namespaces of `place` (``None``: the current ones); ask `servers` from here.
+    """Start a process that answers at `gateway` in the namespaces of `place` (``None``: the current ones), and asks
+    `servers` from here.
 
     Returns the process, which ends with this one, and its port.
     Errors: :class:`cellbed.shell.agent.AgentError`.

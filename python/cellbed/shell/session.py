@@ -1,4 +1,4 @@
-"""One `cellbed shell`, from setting up the link to putting everything back."""
+"""One `cellbed shell`: sets up the link, runs the command, and removes the link."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from cellbed_node.temporary import temporary_folder
 DEPTH_VARIABLE = "CELLBED_SHELL"
 """In the command's environment: 1 in a shell, 2 in a shell inside a shell, and so on."""
 GATEWAY_VARIABLE = "CELLBED_GATEWAY"
-"""In the command's environment: address of the outermost way out, where the host is reached."""
+"""In the command's environment: address of the outermost gateway, at which the host is reached."""
 
-# Runs before each prompt of bash, after the user's own settings; harmless when it runs twice.
+# Bash evaluates this before each prompt, after the user's own settings. Repeated evaluation is harmless.
 _BASH_PROMPT = 'case "$PS1" in *"[cellbed "*) ;; *) PS1="[cellbed $CELLBED_SHELL] $PS1";; esac'
 
 _program = "cellbed shell"
@@ -49,9 +49,8 @@ _program = "cellbed shell"
 class _Surroundings:
     """The resources that a shell has set up around its command.
 
-    resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
-    agents: processes that serve the command, by their function. metered: path of the terminal that has its meter.
-    files: as of :data:`Serve`.
+    resolv_conf: text of the command's ``/etc/resolv.conf``; ``None`` for the host's. agents: processes that serve the
+    command, by function. metered: path of the terminal with the command's meter. files: as in :data:`Serve`.
     """
 
     name: str
@@ -67,8 +66,8 @@ class _Surroundings:
 
 
 Serve = Callable[[Gateway, contextlib.ExitStack, dict[str, subprocess.Popen[bytes]]], Sequence[tuple[str, str]]]
-"""Starts programs that end with the stack and adds them to those by function; returns the files that the command sees
-instead of the host's, each with the one that it replaces."""
+"""Starts programs that end with the stack, and adds them to the dictionary by function. Returns (source, target) files
+that the command sees instead of the host's."""
 
 
 def run_shell(
@@ -88,17 +87,18 @@ def run_shell(
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
-    offline: no way out to the host's network. Where there is none anyway, one line on standard error has the reason.
+    offline: give no way out to the host's network. If there is none anyway, a line on standard error has the reason.
     publish: ports that lead to servers inside.
     packet_log: file for the record of every packet; ``packet_log + ".json"`` describes its contents.
-    meter: where to show meanwhile what the link does.
-    environment: given the command's environment, the variables to add; :data:`GATEWAY_VARIABLE` and the like are there.
-    seconds: after this time the command hangs up (SIGHUP), and with it all that it has left in the shell; the status is
+    meter: display of the link's status during the command.
+    environment: returns variables to add, given the command's environment with :data:`GATEWAY_VARIABLE` and the like.
+    seconds: time after which the command and all processes that it left in the shell hang up (SIGHUP); the status is
     then 0.
-    hanging_up: as of :class:`Foreground`. program: what messages begin with.
-    congestion_control: of TCP inside, by default the kernel's.
-    serve: starts what serves the command at either end, before the command starts.
-    Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
+    hanging_up: as in :class:`Foreground`. program: prefix of messages.
+    congestion_control: default of TCP inside; ``None`` for the kernel's.
+    serve: starts the programs that serve the command at either end, before the command.
+    Errors: :class:`CellbedError`; nothing is left behind. Changes the signal handlers of the process, which must end
+    afterwards.
     """
     global _program
     _program = program
@@ -149,7 +149,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 
 
 def _set_congestion_control(around: _Surroundings, control: Law | str, stack: contextlib.ExitStack) -> None:
-    """Set the congestion control of the shell's namespace, by a process inside."""
+    """Set the congestion control of the shell's namespace through a process inside."""
     name = stack.enter_context(load_law(control)) if isinstance(control, Law) else control
     setting = f"/proc/sys/{CONGESTION_SETTING.replace('.', '/')}"
     process = around.gateway.spawn(
@@ -162,7 +162,7 @@ def _set_congestion_control(around: _Surroundings, control: Law | str, stack: co
 def _open_gateway(
     link: ShellLink, way: wayout.WayOut, agents: dict[str, subprocess.Popen[bytes]], stack: contextlib.ExitStack
 ) -> Gateway:
-    """Return the network of the shell, with the way out if that can be had."""
+    """Return the network of the shell, with the way out if possible."""
     request = [link.prefix, *(["--mahimahi"] if link.mahimahi else [])]
     if _depth() > 0:
         request.append("--nested")
@@ -174,7 +174,7 @@ def _open_gateway(
             case "helper":
                 return _open_through_helper(request, way.helpers, agents, stack)
     except (CellbedError, OSError) as error:
-        # The command runs all the same: a laptop without a network is a good place to test an application.
+        # The command runs without a way out: a laptop without a network is a good place to test an application.
         reason = str(error)
     gateway = Gateway.start([*request, "--private", "--offline"])
     if reason:
@@ -188,7 +188,7 @@ def _open_through_helper(
     agents: dict[str, subprocess.Popen[bytes]],
     stack: contextlib.ExitStack,
 ) -> Gateway:
-    """Return a private namespace for the outer end, joined with the host by the first of the programs that works."""
+    """Return a private namespace for the outer end, connected to the host by the first program that works."""
     ipv6 = has_ipv6_way_out()
     host = ["--host", helper.HOST, *(["--host-ipv6", helper.HOST_IPV6] if ipv6 else [])]
     started: dict[str, subprocess.Popen[bytes]] = {}
@@ -222,7 +222,7 @@ def _open_through_helper(
 def _publish(
     around: _Surroundings, published: Sequence[Published], way: wayout.WayOut, stack: contextlib.ExitStack
 ) -> None:
-    """Let the ports of the current network namespace lead inside."""
+    """Make the ports of the current network namespace lead inside."""
     gateway = around.gateway
     process = start_forwarder(published, gateway.pair, gateway.outer)
     stack.callback(agent.stop, process)
@@ -235,7 +235,7 @@ def _publish(
 
 
 def _answer_names(around: _Surroundings, stack: contextlib.ExitStack) -> None:
-    """Answer DNS queries at the gateway where the host's resolver cannot be reached from inside."""
+    """Answer DNS queries at the gateway if the host's resolver is not reachable from inside."""
     if not resolver.RESOLV_CONF.exists():
         return
     text = resolver.RESOLV_CONF.read_text(errors="replace", encoding="utf-8")
@@ -279,7 +279,7 @@ def _run(
     namespace = around.gateway.namespace_inode
     environment = _environment(around)
     environment.update(more_environment(environment))
-    # The traces begin with the command.
+    # The replay of traces begins with the command.
     started_ns = time.monotonic_ns()
     around.emulator.restart_links(started_ns)
     if around.packet_log is not None:
@@ -330,11 +330,11 @@ def _describe_log(packet_log: Path, account: Mapping[str, Any]) -> None:
 
 
 def _stop_emulator(emulator: Emulator) -> None:
-    """End the emulator in good order and say which packets its account shows as lost by itself."""
+    """End the emulator in good order, and report packets that the emulator itself lost, by its counters."""
     if not emulator.is_alive():
         return
     try:
-        # Its end takes the kernel some 50 ms: meanwhile the rules around it are removed.
+        # The kernel needs some 50 ms to end the emulator: meanwhile, the rules around it are removed.
         counters = emulator.counters()
         lines = emulator.losses(emulator.finish(), counters)
     except CellbedError as error:
@@ -345,7 +345,7 @@ def _stop_emulator(emulator: Emulator) -> None:
 
 @contextlib.contextmanager
 def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
-    """The files that the command sees instead of the host's; they may go once it has them mounted."""
+    """Yield the files that the command sees instead of the host's; once mounted there, they may be removed."""
     binds = (*resolver.shortcut_binds(), *around.files)
     if around.resolv_conf is None:
         yield binds

@@ -11,7 +11,7 @@ from cellbed.testbed.links.live import ControlError, LiveError, connect, find, l
 
 
 def watch(name: str | None, descriptor: int) -> None:
-    """Show the live run or shell called `name`, or all, also new ones, until none is left.
+    """Show the live run or shell called `name`, or all, including later ones, until none is left.
 
     Errors: :class:`LiveError`.
     """
@@ -25,7 +25,7 @@ def watch(name: str | None, descriptor: int) -> None:
 
 
 def glance(name: str | None) -> list[Reading]:
-    """Return the state of their links over one second.
+    """Return the state of links over one second, of the run or shell called `name` or of all.
 
     Errors: :class:`LiveError`.
     """
@@ -47,7 +47,7 @@ class _Watched:
             raise LiveError("nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`")
 
     def read(self) -> list[Reading]:
-        """Readings of all directions; none if none is live."""
+        """Return the readings of all directions; none if nothing is live."""
         self._look()
         readings: list[Reading] = []
         for identifier, (name, meter) in list(self._meters.items()):
@@ -66,5 +66,5 @@ class _Watched:
                     control = self._stack.enter_context(connect(record))
                     self._meters[record.identifier] = label(record), Meter(control.status)
                 except ControlError:
-                    # It is about to begin, or has just ended.
+                    # The run is about to begin, or has just ended.
                     continue

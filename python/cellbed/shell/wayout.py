@@ -20,10 +20,10 @@ GRANT = "sudo cellbed grant USER --network"
 class WayOut:
     """The path of packets behind the link.
 
-    kind: ``"direct"``, the outer end lies in the caller's network namespace, which translates addresses; ``"granted"``,
-    the same by the installed network helper; ``"helper"``, it lies in a private namespace that another program connects
-    by sockets; ``"none"``, it leads nowhere.
-    helpers: names of the helpers to try, in order. reason: why there is none and what would help.
+    kind: ``"direct"``: the outer end is in the caller's network namespace, which translates addresses. ``"granted"``:
+    the same, through the installed network helper. ``"helper"``: the outer end is in a private namespace, which another
+    program connects by sockets. ``"none"``: there is no way out.
+    helpers: names of the helpers to try, in order. reason: why there is no way out, and the remedy.
     """
 
     kind: Literal["direct", "granted", "helper", "none"]
@@ -32,7 +32,7 @@ class WayOut:
 
 
 def find_way_out(*, granted: bool = True) -> WayOut:
-    """Return the way out that this user has. granted: the network helper may be used."""
+    """Return this user's way out. granted: the network helper may be used."""
     return choose(
         privileged=may_configure_network(),
         root=os.geteuid() == 0,
@@ -43,7 +43,7 @@ def find_way_out(*, granted: bool = True) -> WayOut:
 
 
 def choose(*, privileged: bool, root: bool, granted: bool, translation: bool, helpers: tuple[str, ...]) -> WayOut:
-    """Return the way out, given what there is.
+    """Return the best way out under these conditions.
 
     privileged: the current network namespace may be set up. granted: the network helper is installed and may be used.
     translation: nft is installed.
@@ -64,7 +64,7 @@ def choose(*, privileged: bool, root: bool, granted: bool, translation: bool, he
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two ends of a shell's link: the gateway is the outer one, the way out."""
+    """The two ends of a shell's link; the outer end is the gateway."""
 
     gateway: IPv4Address
     inside: IPv4Address

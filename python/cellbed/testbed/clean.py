@@ -24,14 +24,14 @@ from cellbed_node import inputs
 from cellbed_node.temporary import hold, remove_tree, sweep_temporary
 
 _STARTING_S = 60
-"""A run whose record lies in another folder of state may still be about to lock a group this young."""
+"""Minimum age of an unlocked group without a record, seconds: a run with another registry may be about to lock it."""
 
 
 def clean() -> list[str]:
-    """Clean up after the killed commands in the registry, and remove unfinished entries of the archive of traces.
+    """Clean up after the killed commands in the registry, and remove unfinished entries of the trace archive.
 
-    Returns a line for each thing that was done, skipped or failed. A record whose clean-up fails is kept for the next
-    time.
+    Returns a line for each thing that was done, skipped or failed. If the clean-up of a record fails, the record is
+    kept for the next clean-up.
 
     Safe at any time: live runs, this user's or another's, are not touched.
     """
@@ -49,8 +49,8 @@ def clean() -> list[str]:
 
 
 def close(record: Record) -> None:
-    """Remove the record of a command that ends, and what is noted in it: an interrupt may have come between the making
-    of a thing and the note of its maker to remove it. Errors: ``OSError``."""
+    """Remove the record of a command that ends, and all resources noted in it: an interrupt may have come after a
+    resource was made, but before its maker arranged its removal. Errors: ``OSError``."""
     _remove_groups(record)
     _remove_scratch(record)
     record.remove()
@@ -77,7 +77,7 @@ def _clean_record(record: Record) -> list[str]:
             reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             done.append(f"cannot clean up: {reason}; the next run or `cellbed clean` will try again")
     if not failed:
-        with contextlib.suppress(OSError):  # a registry that cannot be written: the next time
+        with contextlib.suppress(OSError):  # the registry may be read-only: retry in the next clean-up
             record.remove()
     return [f"{record.identifier}: {line}" for line in done or ["nothing was left but its record"]]
 
@@ -97,7 +97,7 @@ def _remove_groups(record: Record) -> list[str]:
 
 
 def _clean_network() -> list[str]:
-    """Have the network helper remove what killed ones left in this network namespace, where this user may."""
+    """Have the network helper clean up after killed ones in this network namespace, if this user may."""
     if os.geteuid() == 0:
         command = [str(COMPILED_HELPER), "clean"]
     elif is_granted(os.geteuid()):
@@ -108,7 +108,7 @@ def _clean_network() -> list[str]:
         outcome = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError:
         return [f"cannot remove networks of killed shells: {command[0]} is missing; make it with: make setup"]
-    # A machine without nft(8) has nothing of ours.
+    # Without nft(8), cellbed has made no networks on this machine.
     return outcome.stdout.splitlines() if outcome.returncode == 0 else []
 
 
@@ -127,11 +127,11 @@ def _remove_export(record: Record) -> list[str]:
 
 
 def kill_marked(identifier: str, networks: Collection[int] = ()) -> int:
-    """Kill the processes that carry the run's mark in their environment; returns how many there were.
+    """Kill the processes that carry the run's mark in their environment; return their number.
 
-    networks: inodes of network namespaces, held by the caller, whose processes are killed before any is read.
-
-    Some write their title over it (PostgreSQL's): then those in a network of the run with a working folder of it.
+    networks: inodes of network namespaces that the caller holds; their processes are killed before any environment is
+    read. A program may overwrite the mark with its title (PostgreSQL): a process in another network, with a working
+    folder of the run, is killed, too.
     """
     mark = f"{RUN_VARIABLE}={identifier}".encode()
     killed: set[int] = set()
@@ -141,7 +141,7 @@ def kill_marked(identifier: str, networks: Collection[int] = ()) -> int:
             os.kill(int(path.name), signal.SIGKILL)
             killed.add(int(path.name))
 
-    # Twice: a process may have been forking while the first pass went by.
+    # Two passes: a process may have been forking during the first.
     for _ in range(2):
         for path in Path("/proc").glob("[0-9]*") if networks else ():
             with contextlib.suppress(OSError):
@@ -158,13 +158,13 @@ def kill_marked(identifier: str, networks: Collection[int] = ()) -> int:
 
 
 def _lives_in(process: Path, scratch: str) -> bool:
-    """Return whether a process is in another network than this one, and its working folder lies in a scratch folder."""
+    """Return whether a process is in another network than this one, with its working folder in a scratch folder."""
     is_elsewhere = (process / "ns/net").stat().st_ino != Path("/proc/self/ns/net").stat().st_ino
     return is_elsewhere and scratch in (process / "cwd").readlink().parts
 
 
 def _clean_orphaned_groups(live: set[str]) -> list[str]:
-    """Remove control groups of runs that have no record here, and no process that holds their lock."""
+    """Remove control groups of runs without a record here, if no process holds their lock."""
     done = []
     with contextlib.suppress(cgroups.LimitsError, OSError):
         _, bases = cgroups.locate()
@@ -179,7 +179,7 @@ def _clean_orphaned_groups(live: set[str]) -> list[str]:
 
 
 def _is_used(path: Path) -> bool:
-    """Return whether a process holds the lock of a control group, or runs in it: also what a killed run has left."""
+    """Return whether a process holds the lock of a control group, or runs in it, such as the rest of a killed run."""
     try:
         os.close(hold(path))
     except BlockingIOError:
@@ -188,7 +188,7 @@ def _is_used(path: Path) -> bool:
 
 
 def _close_folder(record: Record) -> list[str]:
-    """Mark the folder of a killed run, so that its report mentions it; remove a folder without measurements."""
+    """Mark the folder of a killed run for its report; remove a folder without measurements."""
     if record.folder is None or not _is_own_folder(Path(record.folder)):
         return []
     path = Path(record.folder)
@@ -215,7 +215,7 @@ def _close_folder(record: Record) -> list[str]:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """Return whether a path leads to a folder of this user and is no symbolic link."""
+    """Return whether a path is a folder of this user, not a symbolic link."""
     with contextlib.suppress(OSError):
         status = path.lstat()
         return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

@@ -1,9 +1,9 @@
 """The plan of a scenario: nodes with addresses and limits, and the links between them.
 
-The topology is a cellular network: every endpoint has its own mobile link to the tower, and core links lead
-from the tower to each edge and cloud node. A site is a vertex like the tower, a switch: its core link leads to the
-tower, a port to each of its nodes, and the mobile links of its cells lead there. A recorded trace is the capacity of
-*one* device, so each endpoint replays its own copy.
+The topology is a cellular network: every endpoint has a mobile link to the tower, and core links lead from the tower
+to each edge and cloud node. A site is a vertex like the tower, a switch: it has a core link to the tower, a port to
+each of its nodes, and the mobile links of its cells. A recorded trace is the capacity of *one* device, so each
+endpoint replays a separate copy.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ EMULATOR_FILES = {
     "lateness": "lateness.bin",
     "change_log": CHANGES,
 }
-"""Files of the emulator in the raw folder of a run, by key of its configuration."""
+"""Names of the emulator's files in the raw folder of a run, by key of its configuration."""
 
 FORWARDING = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
 _LISTED = 8
-"""Changes of a direction that its description lists."""
+"""Maximum number of changes in a direction's description."""
 _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c62::")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node. group: its node group; index: its number in the group; cpus: limit, in processors; memory_bytes: limit;
-    disk_bytes: size of its file system, if limited; speed: of its programs, in predictions."""
+    disk_bytes: size of its file system, if limited; speed: relative speed of its programs in predictions."""
 
     name: str
     group: str
@@ -75,7 +75,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The trace, recording or model that a direction plays. synthetic: not recorded; sha256: of a file."""
+    """The trace, recording or model that a direction plays. synthetic: not recorded; sha256: hash of its file."""
 
     name: str
     synthetic: bool
@@ -86,11 +86,11 @@ class Played:
 class Direction:
     """One direction of a link, from one vertex to another.
 
-    link: name of the link; way: uplink or downlink; source, target: vertices. parameters: those at the start of the
-    schedule; changes: times (ns after the start) in order, with the parameters from then on. playing: how recordings
-    are played. seed: of the scenario; the seed of each random stage is derived from it. round_trips: source of the
-    delays of a core link, if they vary. moves: times (ns after the start), with the source and target from then on.
-    proxy: of a downlink, in front of it.
+    link: name of the link; way: uplink or downlink; source, target: vertices. parameters: initial parameters; changes:
+    times (ns after the start of the schedule), in order, and the parameters from then on. playing: how recordings are
+    played. seed: the scenario's; the seed of each random stage is derived from it. round_trips: source of the delays of
+    a core link, if they vary. moves: times (ns after the start), and the source and target from then on. proxy: proxy
+    in front of a downlink.
     """
 
     name: str
@@ -108,12 +108,12 @@ class Direction:
 
     @property
     def capacity(self) -> LinkCapacity | Radio | Conditional:
-        """The capacity at the start."""
+        """The initial capacity."""
         return self.parameters.capacity
 
     @property
     def played(self) -> Played | None:
-        """The trace, recording or model that it plays at the start, if any."""
+        """The trace, recording or model that the direction plays at the start, if any."""
         match self.capacity:
             case TraceSource() as trace:
                 return Played(trace.name, trace.synthetic, trace.sha256)
@@ -127,7 +127,7 @@ class Direction:
 
     @property
     def trace(self) -> dict[str, Any] | None:
-        """The trace that it replays at the start, if any, and how: an entry of ``run.json``."""
+        """The trace that the direction replays at the start, if any, as an entry of ``run.json``."""
         trace = self.capacity
         if not isinstance(trace, TraceSource):
             return None
@@ -136,7 +136,7 @@ class Direction:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its table in the emulator's configuration."""
+        """The direction's table in the emulator's configuration."""
         changes = [{"at_ns": at, "stage": index, "to": to} for at, index, to in self.stage_changes]
         moves = [{"at_ns": at, "from": source, "to": target} for at, source, target in self.moves]
         return {
@@ -147,7 +147,7 @@ class Direction:
 
     @property
     def stages(self) -> list[Stage]:
-        """Its stages in the emulator's configuration, in the order of a packet's path."""
+        """The direction's stages in the emulator's configuration, in the order of a packet's path."""
         return list(self._states[0].values())
 
     @cached_property
@@ -158,7 +158,7 @@ class Direction:
 
     @property
     def description(self) -> str:
-        """Its effect on packets, in one line."""
+        """The direction's effect on packets, in one line."""
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
         if (more := len(changes) - _LISTED) > 1:
             changes[_LISTED:] = [f"and {more} more changes"]
@@ -174,7 +174,7 @@ class Direction:
 
     @property
     def described_changes(self) -> list[tuple[int, str]]:
-        """Times of changes (ns after the start), with descriptions of the new stages."""
+        """Times of changes (ns after the start), and descriptions of the new stages."""
         return [
             (at, ", ".join(difference(before, after, self._trace_names)[1] for _, _, before, after in changed))
             for at, changed in groupby(self._differences, key=lambda change: change[0])
@@ -182,7 +182,7 @@ class Direction:
 
     @cached_property
     def _differences(self) -> list[tuple[int, Slot, Stage, Stage]]:
-        """Changes of stages: time (ns after the start), slot, stage before, stage after."""
+        """Changes of stages: time (ns after the start), slot, previous stage, new stage."""
         changes = zip(self.changes, pairwise(self._states), strict=True)
         return [
             (at, slot, before[slot], after[slot])
@@ -193,7 +193,7 @@ class Direction:
 
     @cached_property
     def _states(self) -> list[dict[Slot, Stage]]:
-        """The stages from the start on and from each change on, always in the same slots."""
+        """The initial stages and the stages after each change, always in the same slots."""
         found = [stages(parameters, self.playing, self._stage_seed) for parameters in self._all_parameters]
         used = [slot for slot in SLOTS if any(slot in state for state in found)]
         for state in found:
@@ -224,12 +224,12 @@ class Direction:
         return found
 
     def _stage_seed(self, purpose: str) -> int:
-        # Both directions of a radio link have the same surroundings.
+        # Both directions of a radio link have the same surroundings, hence one seed.
         owner = self.link if purpose == "radio" else self.name
         return derived_seed(self.seed, f"{owner}.{purpose}")
 
     def recordings(self) -> dict[str, str]:
-        """Return the SHA-256 of every trace and recording that the direction plays at some time, by name."""
+        """Return the SHA-256 of every trace and recording that the direction ever plays, by name."""
         found: dict[str, str] = {}
         for parameters in self._all_parameters:
             for value in (parameters.capacity, parameters.delay, parameters.loss):
@@ -244,12 +244,12 @@ class Direction:
 
 
 Visit = tuple[int, int | None]
-"""Times at which a user enters and leaves a cell, ns; ``None`` if it does not leave."""
+"""Times at which a user enters and leaves a cell, ns; ``None`` if the user does not leave."""
 
 
 @dataclass(frozen=True)
 class SharedCell:
-    """A cell in one direction. users: directions of links by name, with their priorities; visits: of each, in order."""
+    """A cell in one direction. users: priorities by name of the link direction; visits: visits per user, in order."""
 
     name: str
     cell: str
@@ -260,7 +260,7 @@ class SharedCell:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its table in the emulator's configuration."""
+        """The cell's table in the emulator's configuration."""
         users = [
             {"direction": name, "priority": priority}
             | ({"from_ns": begin} if begin else {})
@@ -279,10 +279,10 @@ class SharedCell:
 
 @dataclass(frozen=True)
 class Move:
-    """A handover of the endpoints of a group, or the migration of a server that follows them.
+    """A handover of the endpoints of a group, or the migration of a server that follows endpoints.
 
-    at: ns after the start of the schedule; length: ns; source, target: cells, of a migration sites; queued: treatment
-    of queued packets.
+    at: ns after the start of the schedule; length: ns; source, target: cells of a handover, sites of a migration;
+    queued: treatment of queued packets.
     """
 
     at: int
@@ -302,8 +302,8 @@ class Move:
 
 @dataclass(frozen=True)
 class Service:
-    """An address that several servers share. Packets to it go to the server at the site of the cell; or each connection
-    to it goes to one of them, at random (spread)."""
+    """An address that several servers share. Packets go to the server at the site of the cell. With `spread`, each
+    connection goes to a random server instead."""
 
     address: IPv4Address
     nodes: tuple[Node, ...]
@@ -314,10 +314,10 @@ class Service:
 class Plan:
     """The nodes and links of a run. Indices refer to the order of nodes and directions.
 
-    sites: their vertices. cells: one for each direction. moves: handovers and migrations, in order of time.
-    serving_cells: by endpoint its cells, by other nodes their sites, with their begins (ns); empty if no
-    cell is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the
-    address that its servers share. hosts: content of the nodes' ``/etc/hosts``.
+    sites: vertices of the sites. cells: one per direction. moves: handovers and migrations, in order of time.
+    serving_cells: cells of each endpoint and sites of each other node, with the times (ns) from which they serve; empty
+    if no cell is at a site. servers: nodes of an application's servers at all sites, by application. services: address
+    that an application's servers share, by application. hosts: content of the nodes' ``/etc/hosts``.
     """
 
     scenario: Scenario
@@ -340,9 +340,9 @@ class Plan:
     ) -> dict[str, Any]:
         """Return the emulator's configuration.
 
-        raw: folder for its files; without it, none are written. control: path of the control socket.
-        packet_log_bytes: maximum size of the packet log, which keeps the latest records. control_name: the
-        name of a congestion control where it runs.
+        raw: folder for the emulator's files; without it, none are written. control: path of the control socket.
+        packet_log_bytes: maximum size of the packet log, which keeps the latest records. control_name: returns the name
+        that a congestion control has where it runs.
         """
         vertices: list[dict[str, Any]] = []
         window = self.scenario.transport.initial_window
@@ -400,7 +400,7 @@ class Plan:
         return [node for node in self.nodes if node.group == group]
 
     def path(self, source: str, target: str) -> list[Direction]:
-        """Return the directions on the path from one node to another at the start, over their towers or sites."""
+        """Return the directions on the initial path from one node to another, through their towers or sites."""
         near, far = self.initial_towers[source], self.initial_towers[target]
         inner = [near] if near == far else [near, TOWER, far] if TOWER not in (near, far) else [near, far]
         return [self._by_ends[ends] for ends in pairwise([source, *inner, target])]
@@ -411,13 +411,13 @@ class Plan:
 
     @cached_property
     def initial_towers(self) -> dict[str, str]:
-        """The tower or site at the other end of each node's link at the start, by node."""
+        """The tower or site to which each node is linked at the start, by node."""
         names = {node.name for node in self.nodes}
         return {direction.source: direction.target for direction in self.directions if direction.source in names}
 
 
 def _plan_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[Direction]) -> tuple[SharedCell, ...]:
-    """Return the cells of the scenario, each direction separately."""
+    """Return the cells of the scenario, one entry per direction."""
     found = []
     for name, table in scenario.cells.items():
         group_visits = {group: _visits(of, name) for group, of in scenario.nodes.items()}
@@ -451,7 +451,7 @@ def _moves(scenario: Scenario) -> tuple[Move, ...]:
 
 
 def _serving_cells(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[tuple[int, str | None]]]:
-    """Return the cells and sites that serve nodes, as of :class:`Plan`."""
+    """Return the cells and sites that serve nodes, as in :class:`Plan`."""
     if all(cell.site is None for cell in scenario.cells.values()):
         return {}
     found: dict[str, list[tuple[int, str | None]]] = {
@@ -466,8 +466,8 @@ def _hosts_file(
 ) -> str:
     """Return the content of ``/etc/hosts``.
 
-    The name and aliases of a group lead to the address that spreads connections over its nodes, or to its first node.
-    The name of an application leads to the address that its servers share, or to its first server.
+    The name and aliases of a group resolve to the address that spreads connections over its nodes, or to its first
+    node. The name of an application resolves to the address that its servers share, or to its first server.
     """
     names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {node.name: (node.ipv4, node.ipv6) for node in nodes}
     spread = {each.nodes[0].group: each.address for each in reversed(services.values()) if each.spread}
@@ -485,17 +485,17 @@ def _hosts_file(
 
 
 def _vertex(site: str | None) -> str:
-    """Return the vertex that links at a site join, or at none."""
+    """Return the vertex of a site; the tower without a site."""
     return TOWER if site is None else f"site.{site}"
 
 
 def _is_inner(vertex: str) -> bool:
-    """Return whether a vertex is the tower or a site: no name of a node has a dot."""
+    """Return whether a vertex is the tower or a site. Names of nodes have no dot."""
     return vertex == TOWER or "." in vertex
 
 
 def _group_sites(scenario: Scenario, group: str) -> list[tuple[int, str | None]]:
-    """Return the sites of the nodes of a group, each with its begin (ns)."""
+    """Return the sites of the nodes of a group, each with the time (ns) at which its nodes arrive."""
     moves = [(each.at, each.target) for each in _migrations(scenario) if each.group == group]
     return [(0, scenario.nodes[group].site), *moves]
 
@@ -513,7 +513,7 @@ def _visits(group: NodeGroup, cell: str) -> list[Visit]:
 
 
 def _addresses(node: Node, number: int) -> dict[str, list[str]]:
-    """Return the addresses of a node's device: the node's, or for a routed node the router's."""
+    """Return the addresses of a node's device. A routed node has a router there, with its own addresses."""
     own = [f"{node.ipv4}/32", f"{node.ipv6}/128"]
     if not node.backend.routed:
         return {"addresses": own}
@@ -540,7 +540,7 @@ def make_plan(scenario: Scenario) -> Plan:
             directions += _core_link(scenario, scenario.core_link(group), link, (TOWER, node.name))
     for name, site in scenario.sites.items():
         ends = TOWER, _vertex(name)
-        # Seen from the endpoints, which may be at the site.
+        # The uplink leads away from the endpoints, which are at the site if it has cells.
         has_cell = any(cell.site == name for cell in scenario.cells.values())
         directions += _core_link(scenario, site.core, site_link(name), ends[::-1] if has_cell else ends)
     directions = [_add_faults(direction, scenario.faults) for direction in directions]
@@ -596,7 +596,7 @@ def _nodes(scenario: Scenario) -> list[Node]:
 
 
 def _add_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
-    """Return a direction with the effects of faults: it loses all packets of a crashed node, and has more outages."""
+    """Return a direction with the effects of faults: loss for crashed nodes, outages for links."""
     crashes: list[tuple[int, int]] = []
     closed: list[tuple[int, int]] = []
     for fault in faults:
@@ -625,7 +625,7 @@ def _add_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
 
 
 def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Merge spans (begin, end) that overlap, and return them in order as (begin, length)."""
+    """Merge overlapping spans (begin, end), and return them in order as (begin, length)."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -661,7 +661,7 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
 
 
 def _add_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Direction:
-    """Return a direction whose link has a second radio during the stays, from the interruption on that begins each."""
+    """Return a direction with a second radio during the stays. Each change of radio begins with an interruption."""
     edges = [at for stay in stays for at in stay]
     closed = [(at, at + length) for at, length in direction.parameters.outages]
     closed += [(at, at + fallback.interruption) for at in edges]
@@ -690,7 +690,7 @@ def _directions(
     parameters: Callable[[Way], Parameters],
     later_towers: Sequence[tuple[int, str]] = (),
 ) -> list[Direction]:
-    """Return both directions of a link. later_towers: towers and sites that it moves to, with the times (ns)."""
+    """Return both directions of a link. later_towers: times (ns), and the towers and sites to which the link moves."""
     found = []
     for way, source, target in zip(WAYS, (near, far), (far, near), strict=True):
         moves = tuple((at, to, target) if _is_inner(source) else (at, source, to) for at, to in later_towers)
@@ -699,7 +699,7 @@ def _directions(
 
 
 def _vertices(sites: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the first vertex of a link, and later ones with their begins (ns). sites: each with its begin."""
+    """Return the first vertex of a link, and times (ns) and vertices of its moves. sites: times (ns) and sites."""
     vertices = [(at, _vertex(site)) for at, site in sites]
     return vertices[0][1], [(at, to) for (_, before), (at, to) in pairwise(vertices) if to != before]
 
@@ -719,7 +719,7 @@ def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> P
 
 
 def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tuple[tuple[int, Parameters], ...]:
-    """Return the times of changes of one direction, with the parameters from then on."""
+    """Return the times of changes of one direction, and the parameters from then on."""
     now = _parameters(mobile, way, route)
     found: list[tuple[int, Parameters]] = []
     at_handovers = [change for handover in route if (change := handover.change) is not None]
@@ -741,7 +741,7 @@ def _change_parameters(now: Parameters, change: Change | Fallback, way: Way) -> 
 
 
 def _port(scenario: Scenario, node: Node) -> list[Direction]:
-    """Return the port of a node at a site, which may follow endpoints to another one."""
+    """Return the port of a node at a site. The node may follow endpoints to another site."""
     group_sites = _group_sites(scenario, node.group)
     vertex, later_vertices = _vertices(group_sites)
     closed = _merge_spans([(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group])

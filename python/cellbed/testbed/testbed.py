@@ -1,4 +1,4 @@
-"""The testbed: an emulator and the nodes around it, from their start to their removal."""
+"""The testbed: an emulator and the nodes around it, from start to removal."""
 
 from __future__ import annotations
 
@@ -41,25 +41,24 @@ KINDS = {
     "vm": "cellbed.testbed.nodes.vm:VmNode",
     "host": "cellbed.testbed.nodes.host:HostNode",
 }
-"""The class of each kind of back end, loaded when it is needed; see :class:`~cellbed.testbed.nodes.backend.Backend`."""
+"""Class of each kind of back end, imported on demand; see :class:`~cellbed.testbed.nodes.backend.Backend`."""
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
-"""The kernel's limits for values that a socket may ask for, half of its buffer (socket(7)), by key of a program."""
+"""Files with the maximum that a socket may request, half of its buffer (socket(7)), by key of a program."""
 _LONGEST_PARENT = 107 - len("/cellbed-testbed-4194304-012345/n/s/b10-10/org.chromium.Chromium.012345/SingletonSocket")
-"""Bytes of the path of the folder for files of nodes, where Chromium has its sockets (unix(7): 107)."""
+"""Maximum length of the path, in bytes, above the nodes' folders: Chromium has sockets there (unix(7): 107)."""
 LEAST_PROCESSES = 64
-"""Processes of a small run, mostly threads of Polars and the emulator: with fewer it fails at some later point."""
+"""Minimum limit of processes for a small run, mostly threads of Polars and the emulator; with fewer, it fails later."""
 AT_ONCE = 2
-"""Nodes for each processor of this machine that start at the same time."""
+"""Maximum number of nodes that start at the same time, per processor of this machine."""
 
 
 def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: cgroups.Enforcement = True) -> None:
     """Check that this machine has what the nodes and programs of a scenario need; nothing is started.
 
-    text, source: of its file. running: as of :meth:`Backend.obstacles`. limits: as the run
-    enforces them. Errors: :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something
-    missing.
+    text, source: content and name of the scenario file. running: as in :meth:`Backend.obstacles`. limits: enforcement
+    in the run. Errors: :class:`~cellbed.scenario.ScenarioError` with the line of each key that needs something missing.
     """
     from cellbed.scenario.reader import refuse
 
@@ -69,7 +68,7 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: 
 
 
 def _find_missing_rights(limits: cgroups.Enforcement) -> Iterator[str]:
-    """Return all that a run needs and this user may not do."""
+    """Yield the rights that a run needs and this user lacks, as errors."""
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
     except OSError as error:
@@ -81,7 +80,7 @@ def _find_missing_rights(limits: cgroups.Enforcement) -> Iterator[str]:
 
 
 def available_congestion_controls() -> tuple[str, ...] | None:
-    """Return the congestion controls that this kernel has now; None if unknown."""
+    """Return the congestion controls that this kernel now has; None if unknown."""
     try:
         return tuple(_CONGESTION_CONTROLS.read_text(encoding="utf-8").split()) or None
     except OSError:
@@ -89,8 +88,8 @@ def available_congestion_controls() -> tuple[str, ...] | None:
 
 
 def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
-    """Return the problem of the congestion control ``name`` on a kernel that has those ``present``; None without
-    one."""
+    """Return why a kernel with the congestion controls ``present`` lacks the congestion control ``name``; None if it
+    does not."""
     if present is None or name in present:
         return None
     hint = did_you_mean(name, present)
@@ -99,9 +98,9 @@ def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
 
 
 def refusal_to_nodes(name: str) -> str | None:
-    """Return why this machine refuses a congestion control of its kernel to nodes, root's too; None where it does not.
+    """Return why this machine refuses nodes, root's too, a congestion control of its kernel; None if it does not.
 
-    Network namespaces other than the first may have the allowed ones and the first one's own (net/ipv4/tcp_cong.c,
+    Network namespaces other than the first may use the allowed ones and the first one's default (net/ipv4/tcp_cong.c,
     ``tcp_set_default_congestion_control``).
     """
     try:
@@ -115,8 +114,8 @@ def refusal_to_nodes(name: str) -> str | None:
 
 
 def _control_problems(scenario: Scenario, *, running: bool) -> Iterator[tuple[_Key, str]]:
-    """Return the keys of congestion controls that nodes cannot have, and why. Laws are compiled for that. running: as
-    of `check`; settings of this machine may be others later."""
+    """Yield the keys of congestion controls that nodes cannot have, and why. Laws are compiled to find out. running: as
+    in `check`; settings of this machine may change before a later run."""
     asked: list[tuple[_Key, Law | str | None]] = [
         (("transport", "congestion_control"), scenario.transport.congestion_control),
         *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in scenario.nodes.items()),
@@ -155,7 +154,7 @@ def _control_problems(scenario: Scenario, *, running: bool) -> Iterator[tuple[_K
 
 
 def _program_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
-    """Return the keys of programs whose settings of TCP this machine cannot give them, and why."""
+    """Yield the keys of programs whose TCP settings this machine cannot apply, and why."""
     for path, role in scenario.roles():
         if not (tcp := scenario.tcp_of(role)) or role.on not in scenario.nodes:
             continue
@@ -178,7 +177,7 @@ def _program_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
 
 
 def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement = True) -> list[Problem]:
-    """Return what a scenario needs and this machine lacks, by key. running, limits: as of `check`."""
+    """Return the requirements of a scenario that this machine lacks, by key. running, limits: as in `check`."""
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _check_machine(scenario)] if limits is True else []
@@ -221,7 +220,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
 
 
 def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., str | None]]) -> Iterator[Problem]:
-    """Return what this machine lacks for the migrations. sound: by group, returns why a node cannot start a program."""
+    """Yield what this machine lacks for migrations. sound: functions that return why a node cannot start a program."""
     from cellbed.scenario.problems import Problem
 
     for index, each in enumerate(scenario.migrations):
@@ -243,8 +242,8 @@ def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., st
 
 
 def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tuple[str, ...]]]:
-    """Return the packages, programs and files that an application needs: key, what, how to install it, whether it is
-    here, and the roles that run it."""
+    """Yield the packages, programs and files that an application needs: key, description, how to install it, whether
+    it is installed, and the roles that run it."""
     for name, requirements in application.packages.items():
         remedy = f".venv/bin/pip install --no-deps -r requirements/{requirements}.txt"
         is_here = find_spec(name.replace("-", "_")) is not None
@@ -256,18 +255,18 @@ def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tupl
 
 
 def _scratch_parent() -> Path:
-    """Return where folders of runs lie for files of nodes: not in memory, where /tmp may be."""
+    """Return the parent of the runs' folders for files of nodes: not in memory, where /tmp may be."""
     return Path(os.environ.get("TMPDIR") or "/var/tmp")
 
 
 def machine() -> tuple[int, int]:
-    """Return the processors that this process may use, and this machine's memory, MiB."""
+    """Return the number of processors that this process may use, and this machine's memory, MiB."""
     return len(os.sched_getaffinity(0)), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
 def _check_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Limits of single nodes that this machine cannot supply. All together may exceed it: they seldom need everything
-    at the same time, and the report then calls the run disturbed."""
+    """Yield limits of single nodes that exceed this machine. The sum may exceed this machine: nodes seldom need
+    everything at the same time, and if they do, the report calls the run disturbed."""
     cpus, memory = machine()
     for name, group in scenario.nodes.items():
         if not group.backend.uses_this_machine:
@@ -284,7 +283,7 @@ def _check_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def describe_overcommitment(scenario: Scenario) -> list[str]:
-    """Return sentences on limits of nodes that this machine can supply to each, but not to all at the same time."""
+    """Return warnings about limits that this machine can supply to each node, but not to all at the same time."""
     here = [group for group in scenario.nodes.values() if group.backend.uses_this_machine]
     cpus, memory = machine()
     asked_cpus = sum(group.count * group.cpus for group in here)
@@ -297,10 +296,10 @@ def describe_overcommitment(scenario: Scenario) -> list[str]:
 
 
 class Testbed:
-    """A context: nothing is there before it, and nothing is left after it.
+    """A context that creates an emulator and nodes, and removes all of it at the end.
 
-    emulator: with the links. nodes: by name, each vertex of the emulator's configuration with a new namespace. sockets:
-    folder for sockets that programs of all nodes see at the same path; only with a record.
+    emulator: the emulator, with the links. nodes: by name, a node per vertex of the configuration with a new namespace.
+    sockets: folder for sockets, at the same path for programs of all nodes; only with a record.
     """
 
     __test__ = False  # for pytest
@@ -319,12 +318,12 @@ class Testbed:
     ) -> None:
         """Start nothing yet.
 
-        config: of the emulator. run: identifier in the environment of each process, which `cellbed clean` finds after
-        a kill. limits: of the nodes that have any. backends: of nodes, their tables in the scenario
-        (``scenario/nodes.py``); a node without one is a namespace. disks: of nodes, bytes that their programs can
-        write. record: of the run, to note what must be removed
-        after a `kill -9`; limits and other kinds of nodes need it. binds: (source, target) files that programs see
-        instead of the machine's. descriptors: those that `config` names.
+        config: the emulator's. run: identifier in the environment of each process, which `cellbed clean` looks for
+        after a kill. limits: limits by node, if any. backends: the scenario's tables of back ends
+        (``scenario/nodes.py``), by node; a node without one is a namespace. disks: bytes that a node's programs can
+        write, by node. record: the run's, to note resources for removal after `kill -9`; limits and nodes of other
+        kinds need a record. binds: (source, target) files that programs see instead of the machine's. descriptors: file
+        descriptors in `config`.
         """
         self._config, self._run = config, run
         self._limits, self._backends, self._record = limits or {}, backends or {}, record
@@ -337,7 +336,7 @@ class Testbed:
     def __enter__(self) -> Testbed:
         """Start the emulator and the nodes.
 
-        Errors: :class:`CellbedError`, for instance of limits that this user cannot enforce; nothing is left then.
+        Errors: :class:`CellbedError`, for instance for limits that this user cannot enforce; nothing is left then.
         """
         processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
         if os.geteuid() != 0 and processes != resource.RLIM_INFINITY and processes < LEAST_PROCESSES:
@@ -355,7 +354,7 @@ class Testbed:
                 for name, limits in self._limits.items():
                     groups[name].limit(limits.cpus, limits.memory_bytes)
             folder = self._make_folder()
-            self.sockets = folder / "s"  # a path of a socket has at most 107 bytes
+            self.sockets = folder / "s"  # the path of a socket has at most 107 bytes
             self.emulator = Emulator.start(self._config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
             starting: deque[Backend] = deque()
@@ -409,10 +408,10 @@ class Testbed:
         return node
 
     def _make_folder(self) -> Path:
-        """Return the folder for files of nodes and for sockets: in one that no other user of this machine can enter.
+        """Return the folder for nodes' files and sockets. Its parent is closed to all other users of this machine.
 
-        Programs of nodes see one that anybody can enter in its place, with the same files at the same paths: some give
-        up root, such as the workers of a web server.
+        Programs of nodes see an open folder instead of the parent, with the same files at the same paths: some programs
+        give up root, such as the workers of a web server.
         """
         if self._record is None:
             return Path()

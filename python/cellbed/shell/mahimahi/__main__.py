@@ -1,4 +1,4 @@
-"""``python -m cellbed.shell.mahimahi NAME ARGUMENT…``: what the launchers of `cellbed mahimahi install` call."""
+"""The entry point of launchers from `cellbed mahimahi install`: ``python -m cellbed.shell.mahimahi NAME ARGUMENT…``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 if __name__ == "__main__":
-    # First of all: `pkill mm-delay` and `killall mm-link` look for this name of the process (proc(5), comm).
+    # Do this first: `pkill mm-delay` and `killall mm-link` look for this process name (proc(5), comm).
     with contextlib.suppress(OSError, IndexError):
         Path("/proc/self/comm").write_text(sys.argv[1], encoding="utf-8")
 
@@ -30,11 +30,11 @@ COMMANDS = {
     "mm-throughput-graph": "graphs.throughput_graph",
     "mm-delay-graph": "graphs.delay_graph",
 }
-"""Module and function of each command: shells must start quickly, and import the module of theirs alone."""
+"""Module and function of each command. Shells must start quickly, and import only their command's module."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command that the first argument names with the others; its exit status, 1 after an error."""
+    """Run the command named by the first argument, with the others; return its exit status, 1 after an error."""
     open_standard_streams()
     name, *rest = arguments or ("",)
     if name not in COMMANDS:

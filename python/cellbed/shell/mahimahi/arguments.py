@@ -1,4 +1,4 @@
-"""Command lines as Mahimahi's commands parse them, with the options of cellbed: options, rates, queues and traces."""
+"""Command lines of Mahimahi's commands, with additional options: parses options, rates, queues and traces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cellbed_node import inputs
 
 
 class MahimahiError(CellbedError):
-    """An error of a command; the text is a message for the user."""
+    """An error of a command. Its text is a message for the user."""
 
     exit_code = 1
 
@@ -34,12 +34,12 @@ class UsageError(MahimahiError):
 
 
 OURS = ("publish=", "seed=", "help")
-"""Options that the originals do not have."""
+"""Options that Mahimahi's commands do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A parsed command line. options: value by name without dashes, the last one of an option that is given twice.
+    """A parsed command line. options: values by name without dashes; of a repeated option, the last value.
 
     words: arguments of the shell itself. command: the command to run; empty for the user's shell.
     """
@@ -50,7 +50,7 @@ class CommandLine:
     publish: tuple[str, ...] = ()
 
     def chosen(self, *names: str) -> bool:
-        """Return whether any of these options was given."""
+        """Return whether any of the options `names` was given."""
         return any(name in self.options for name in names)
 
 
@@ -65,10 +65,10 @@ def read(
 ) -> CommandLine:
     """Parse the arguments of a command (getopt_long(3): unambiguous abbreviations of options are accepted).
 
-    words: number of words before the command. long: names of options, as for :func:`getopt.getopt`. short: the long
-    name of each option of one letter. anywhere: options may follow words, up to a ``--``, as with mm-link; otherwise
-    the first word ends the options.
-    Errors: :class:`UsageError`; its text is empty where help was requested.
+    words: number of words before the command. long: names of options, as for :func:`getopt.getopt`. short: long names
+    of one-letter options. anywhere: options may follow words, up to a ``--``, as with mm-link; otherwise, the first
+    word ends the options.
+    Errors: :class:`UsageError`, with empty text if help was requested.
     """
     parse = parse_permuted if anywhere else getopt.getopt
     letters = {letter: f"{letter}:" if f"{name}=" in long else letter for letter, name in short.items()}
@@ -95,7 +95,7 @@ def read(
 
 
 def parse_permuted(arguments: list[str], letters: str, long: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """:func:`getopt.gnu_getopt` without POSIXLY_CORRECT: the original clears its environment before it parses."""
+    """Parse like :func:`getopt.gnu_getopt`, but ignore POSIXLY_CORRECT: the original clears its environment first."""
     before = os.environ.pop("POSIXLY_CORRECT", None)
     try:
         return getopt.gnu_getopt(arguments, letters, long)
@@ -117,7 +117,7 @@ def number(text: str, what: str, usage: str, *, most: float = math.inf) -> float
 
 
 OPPORTUNITY_BITS = 12_000
-"""Bits of IP that one delivery opportunity carries: a packet of 1500 bytes."""
+"""Size of a delivery opportunity, bits of IP: a packet of 1500 bytes."""
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]?)(?:bit|bits|bps|b/s|bit/s|bits/s|bit/sec)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 _LONGEST_PERIOD_MS = 60_000
@@ -125,10 +125,10 @@ _MOST_OPPORTUNITIES = 200_000
 
 
 def parse_rate(text: str) -> Fraction | None:
-    """Return the rate that `text` names, bit/s, such as ``12mbit``, ``1.5Gbit``, ``12Mbps`` or ``12 Mbit/s``; else
-    ``None``.
+    """Return the rate in `text`, bit/s, such as ``12mbit``, ``1.5Gbit``, ``12Mbps`` or ``12 Mbit/s``; ``None`` if
+    `text` is no rate.
 
-    Prefixes are powers of ten and their case does not matter; ``b`` is a bit in every spelling.
+    Prefixes are powers of ten, in upper or lower case; ``b`` is a bit in every spelling.
     Errors: :class:`MahimahiError` for a rate outside 1 kbit/s to 100 Gbit/s.
     """
     match = _RATE.fullmatch(text.strip())
@@ -141,10 +141,10 @@ def parse_rate(text: str) -> Fraction | None:
 
 
 def constant_trace(rate: Fraction) -> str:
-    """Return a trace whose loop offers `rate` bit/s, its opportunities as evenly spread as milliseconds allow.
+    """Return a trace whose loop offers `rate` bit/s, with opportunities as evenly spread as milliseconds allow.
 
-    The period is the shortest with a whole number of opportunities; beyond a minute or 200,000 opportunities,
-    the rate is met to 1 in 100,000 or better from 10 kbit/s on.
+    The period is the shortest one with a whole number of opportunities. If it would exceed a minute or 200,000
+    opportunities, the rate is approximated to 1 in 100,000 or better, from 10 kbit/s on.
     """
     each_ms = rate / (OPPORTUNITY_BITS * 1000)
     longest = min(_LONGEST_PERIOD_MS, max(1, int(_MOST_OPPORTUNITIES / each_ms)))
@@ -161,7 +161,7 @@ _MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class LinkQueue:
-    """A queue. config: as the emulator takes it. words: as in the header of the log.
+    """A queue. config: its configuration for the emulator. words: its text in the header of the log.
 
     remarks: one sentence for each part of the arguments that was not used as written.
     """
@@ -174,7 +174,7 @@ class LinkQueue:
 def parse_queue(kind: str, arguments: str, option: str, seed: int) -> LinkQueue:
     """Parse the type and the arguments of a queue.
 
-    option: name of the option with the type, for messages. seed: of PIE's random drops.
+    option: name of the option with the type, for messages. seed: seed of PIE's random drops.
     Errors: :class:`MahimahiError` for an unknown type, a missing argument and a malformed number.
     """
     if kind not in TYPES:
@@ -202,10 +202,10 @@ def parse_queue(kind: str, arguments: str, option: str, seed: int) -> LinkQueue:
 
 
 def _value(arguments: str, name: str, option: str) -> int:
-    """Return the number of an argument, 0 where the argument is absent, read as the original reads it.
+    """Return the number of an argument, as the original parses it; 0 if the argument is absent.
 
-    The first occurrence of the name counts, in any text; digits follow its ``=``, the rest of the number (a fraction,
-    a unit) is not read, and 32 bits of the number are kept (``DroppingPacketQueue::get_arg``).
+    The first occurrence of the name in the text counts. Digits follow its ``=``; the rest of the number (a fraction or
+    a unit) is ignored, and the lower 32 bits are kept (``DroppingPacketQueue::get_arg``).
     Errors: :class:`MahimahiError`.
     """
     before, found, after = arguments.partition(name)
@@ -221,13 +221,13 @@ def _value(arguments: str, name: str, option: str) -> int:
 
 
 def _remarks(arguments: str, values: Mapping[str, int], option: str, kind: str) -> list[str]:
-    """Sentences about the parts of the arguments that are not used as written."""
+    """Return sentences about parts of the arguments that are not used as written."""
     remarks = []
     for part in re.findall(r"[^\s,;\"']+", arguments):
         name = next((name for name in values if name in part), None)
         if name is not None and not re.fullmatch(f"{name}=0*{values[name]}(\\.0*)?", part):
             remarks.append(f"{option}: '{part}' read as {name}={values[name]}, as Mahimahi reads it")
-        # One list of arguments for queues of all types is common, and needs no remark.
+        # Users often pass the same arguments to queues of all types: no remark.
         elif name is None and part.partition("=")[0] not in _OTHER_NAMES:
             remarks.append(f"{option}: '{part}' ignored: not an argument of a {kind} queue")
     return remarks
@@ -235,10 +235,10 @@ def _remarks(arguments: str, values: Mapping[str, int], option: str, kind: str) 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A trace. name: as it was written. path: a regular file with the trace.
+    """A trace. name: its name in the command line. path: a regular file with the trace.
 
-    descriptor: where the trace is in memory alone, the descriptor in `path`, which is valid for processes that
-    inherit the descriptor.
+    descriptor: descriptor in `path` if the trace is only in memory; valid for processes that inherit the
+    descriptor.
     """
 
     name: str
@@ -248,18 +248,18 @@ class Replayed:
 
 
 def find_trace(text: str) -> Replayed:
-    """Return the trace that `text` names, validated: a file, otherwise a rate, otherwise a name of the archive.
+    """Return the validated trace that `text` denotes: a file, else a rate, else a name in the archive.
 
     Errors: :class:`MahimahiError`.
     """
-    # The module is large, and only this command needs it.
+    # Imported here: the module is large, and only this command needs it.
     from cellbed._core import TraceFormatError, parse_trace
 
     path = str(Path(text).absolute())
     descriptor = None
     try:
         if not stat.S_ISREG(Path(text).stat().st_mode):
-            # A pipe can be read once only, and several processes read the trace.
+            # Copy a pipe: it can be read only once, and several processes read the trace.
             descriptor = _write_memory(inputs.content(Path(text), pipe=True))
     except OSError as error:
         rate = parse_rate(text)
@@ -277,7 +277,7 @@ def find_trace(text: str) -> Replayed:
 
 
 def _find_in_archive(text: str, error: OSError) -> str:
-    """Return the file of the archive's trace with this name. error: the reason why no other file was found."""
+    """Return the file of the archive's trace with this name. error: reason why `text` is no other file."""
     from cellbed.archive import TraceError, is_named, resolve
 
     if not is_named(text):
@@ -289,7 +289,7 @@ def _find_in_archive(text: str, error: OSError) -> str:
 
 
 def _write_memory(content: bytes) -> int:
-    """Return a descriptor of memory with that content: nothing is left behind, however the processes end."""
+    """Return a descriptor of memory with this content: nothing remains, however the processes end."""
     descriptor = os.memfd_create("trace")
     with contextlib.closing(os.fdopen(descriptor, "wb", closefd=False)) as file:
         file.write(content)

@@ -1,8 +1,8 @@
 """``mm-cellular``, the replay shell of the CellReplay tool, with the same command line.
 
-The command line is the tool's; what happens to packets follows the paper (Sentosa et al., NSDI 2025, §4.3), which the
-tool leaves in places: packets may have any size, both directions count time from the start of the command,
-`--loss-rate` loses packets, and a link that drops a packet continues as before.
+The command line is the tool's. The treatment of packets follows the paper (Sentosa et al., NSDI 2025, §4.3), from which
+the tool deviates in places. Here, packets may have any size, both directions count time from the start of the command,
+`--loss-rate` loses packets, and a link continues unchanged after dropping a packet.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Cellular:
 
 
 def parse(arguments: Sequence[str], folder: Path) -> Cellular:
-    """Read a command line without its first word; the recording's files are read, so that a malformed one is refused.
+    """Parse a command line without its first word. The recording is read, so that a malformed recording is refused.
 
-    folder: where relative paths start. Errors: :class:`CellbedError`.
+    folder: base of relative paths. Errors: :class:`CellbedError`.
     """
     if arguments and arguments[0] == "--help":
         raise _usage("")
@@ -114,7 +114,7 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
 
 
 def cellular(arguments: Sequence[str]) -> int:
-    """``mm-cellular``: replay a recording whose delays and rates depend on the load."""
+    """Run ``mm-cellular``: replay a recording whose delays and rates depend on the load."""
     asked = parse(arguments, Path.cwd())
     return run_shell(asked.link, asked.command, packet_log=asked.packet_log)
 

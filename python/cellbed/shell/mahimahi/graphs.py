@@ -1,4 +1,4 @@
-"""mm-throughput-graph and mm-delay-graph: a log of mm-link as SVG (standard output) and statistics (standard error)."""
+"""mm-throughput-graph and mm-delay-graph: plot a log of mm-link (SVG to stdout, statistics to stderr)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_COLUMNS = 920
-"""Bins that a picture has room for."""
+"""Maximum number of bins in a picture."""
 
 _THROUGHPUT_USAGE = """\
 Usage: mm-throughput-graph MS_PER_BIN [FILENAME]
@@ -37,7 +37,7 @@ error."""
 
 
 def throughput_graph(arguments: Sequence[str] | None = None) -> int:
-    """Run the command ``mm-throughput-graph MS_PER_BIN [FILE]``, its exit status."""
+    """Run the command ``mm-throughput-graph MS_PER_BIN [FILE]``; return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--help"]:
         print(_THROUGHPUT_USAGE)
@@ -48,7 +48,7 @@ def throughput_graph(arguments: Sequence[str] | None = None) -> int:
 
 
 def delay_graph(arguments: Sequence[str] | None = None) -> int:
-    """Run the command ``mm-delay-graph [FILE]``, its exit status."""
+    """Run the command ``mm-delay-graph [FILE]``; return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--help"]:
         print(_DELAY_USAGE)
@@ -89,7 +89,7 @@ def delay_plot(figures: Figures, log: Log) -> str:
 
     def draw(axes: Axes) -> None:
         axes.fill_between(times, highest, color="#2f74c0", alpha=0.4, linewidth=0, label="Signal delay")
-        # As an image, and those that fall together drawn once: there may be millions.
+        # Draw an image, and coinciding points once: there may be millions of points.
         pixel = max(1, (log.end - log.begin) // (2 * MOST_COLUMNS))
         points = log.departures.select(pl.col("sent") // pixel * pixel, "delay").unique().sort("sent", "delay")
         sent, delay = (points[column].to_numpy() for column in ("sent", "delay"))
@@ -158,7 +158,7 @@ def _refuse(message: str) -> int:
 
 
 def _thin(values: Floats, count: int) -> Floats:
-    """Means of `count` neighbours each."""
+    """Return the means of groups of `count` neighbours."""
     starts = np.arange(0, len(values), count)
     sums: Floats = np.add.reduceat(values, starts)
     return sums / np.diff(np.append(starts, len(values)))
@@ -169,7 +169,7 @@ def _span(seconds: float) -> str:
 
 
 LONGEST = 4 * 86_400_000
-"""Most milliseconds that a log may span: memory grows with it."""
+"""Maximum duration of a log, ms: memory grows with the duration."""
 
 _BASE = re.compile(rb"^# base timestamp: (\d{1,15})\b", re.MULTILINE)
 _EVENT = r"^(?<time>\d{1,15})\s+(?<kind>\S+)(?:\s+(?<value>\d{1,15}))?(?:\s+(?<second>\d{1,15}))?\s*$"
@@ -180,16 +180,16 @@ Integers = NDArray[np.int64]
 
 
 class MahimahiLogError(CellbedError):
-    """A malformed log: the file, the line and the reason."""
+    """A malformed log. The text contains the file, the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The statistics. Rates in Mbit/s, delays in ms, `begin` and `end` in s since the schedule started.
+    """The statistics. Rates in Mbit/s, delays in ms, `begin` and `end` in s since the start of the schedule.
 
-    A percentile is the value at place ⌊0.95 n⌋ of n sorted ones, counted from 0. The signal delay of a millisecond is
-    the delay of the next packet sent then or later, with the time until that one: what a message of that moment would
-    have needed at least. Both as the original computes them.
+    The 95th percentile is the value at index ⌊0.95 n⌋ of n sorted values, from 0. The signal delay of a millisecond is
+    the waiting time until the next packet is sent, and the delay of this packet: the minimum delay of a message at that
+    moment. Both definitions are Mahimahi's.
     """
 
     begin: float
@@ -203,13 +203,13 @@ class Figures:
 
     @property
     def utilisation(self) -> float | None:
-        """Share of the capacity that was used; `None` for a log without capacity."""
+        """The used share of the capacity; `None` for a log without capacity."""
         return self.throughput / self.capacity if self.capacity else None
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Mbit/s in bins of one width, from bin number `first` on."""
+    """Rates in Mbit/s in bins of equal width, from bin number `first` on."""
 
     first: int
     capacity: Floats
@@ -219,7 +219,7 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log, times in ms since the schedule started. begin, end: of the first event, and the latest.
+    """A log, with times in ms since the start of the schedule. begin: first event's time; end: latest time.
 
     events: ``time``, ``kind`` (``+``, ``#``, ``-`` or ``d``), ``value`` (bytes). departures: ``sent`` and ``delay`` of
     each packet.
@@ -234,7 +234,7 @@ class Log:
     def figures(self) -> Figures:
         """Return the statistics.
 
-        Errors: :class:`MahimahiLogError` where the log has too little.
+        Errors: :class:`MahimahiLogError` if the log has too few events.
         """
         if not len(self.departures):
             raise MahimahiLogError(f"{self.name}: no departures, nothing to draw")
@@ -260,7 +260,7 @@ class Log:
     def bins(self, width: int) -> Bins:
         """Return the rates in bins of `width` ms.
 
-        Errors: :class:`MahimahiLogError` if all of the log is in one bin.
+        Errors: :class:`MahimahiLogError` if the whole log is in one bin.
         """
         bins = self.events.filter(pl.col("kind") != "d").with_columns(pl.col("time") // width)
         first, last = bins.select(pl.col("time").min(), last=pl.col("time").max()).row(0)
@@ -274,7 +274,7 @@ class Log:
         return Bins(first, rates("#"), rates("+"), rates("-"))
 
     def signal_delays(self) -> tuple[int, Integers]:
-        """Return the first ms at which a packet was sent, and the signal delay of each from there to the last."""
+        """Return the first ms with a sent packet, and the signal delays of each ms from there to the last one."""
         least = self.departures.group_by("sent").agg(pl.col("delay").min()).sort("sent")
         sent, delay = (least[column].to_numpy() for column in ("sent", "delay"))
         times = np.arange(sent[0], sent[-1] + 1)
@@ -283,7 +283,7 @@ class Log:
 
 
 def read_log(file: IO[bytes], name: str) -> Log:
-    """Read a log. name: of the log in errors.
+    """Read a log. name: name of the log in errors.
 
     Errors: :class:`MahimahiLogError`.
     """
@@ -306,9 +306,9 @@ def read_log(file: IO[bytes], name: str) -> Log:
 
 
 def _events(data: bytes, name: str) -> pl.DataFrame:
-    """Return the events of a log: ``time`` (ms), ``kind``, ``value`` and ``second``, the fields behind it.
+    """Return the events of a log: ``time`` (ms), ``kind``, ``value`` and ``second`` (the field after ``value``).
 
-    Errors: :class:`MahimahiLogError` names the malformed line.
+    Errors: :class:`MahimahiLogError`, with the malformed line.
     """
     time, kind, value, second = map(pl.col, _COLUMNS)
     problem = (

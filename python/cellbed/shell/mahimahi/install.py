@@ -18,9 +18,9 @@ class InstallError(CellbedError):
 
 
 def install(prefix: Path, *, force: bool = False) -> list[Path]:
-    """Install a launcher of each command in ``PREFIX/bin``, which runs this installation of cellbed; returns them.
+    """Install launchers of all commands in ``PREFIX/bin``, which run this installation of cellbed; return their paths.
 
-    force: replace foreign programs with the same names. Errors: :class:`InstallError`, and nothing is changed.
+    force: replace foreign programs with the same names. Errors: :class:`InstallError`; then nothing is changed.
     """
     foreign = [path for _, path in _paths(prefix) if os.path.lexists(path) and not _is_ours(path)]
     if foreign and not force:
@@ -41,7 +41,7 @@ def install(prefix: Path, *, force: bool = False) -> list[Path]:
 
 
 def uninstall(prefix: Path) -> list[Path]:
-    """Remove the launchers that `install` installed; foreign programs stay. Returns the removed files.
+    """Remove the launchers that `install` installed, but no foreign programs. Return the removed files.
 
     Errors: :class:`InstallError`.
     """
@@ -67,7 +67,7 @@ def _paths(prefix: Path) -> list[tuple[str, Path]]:
 
 
 def _script(name: str) -> str:
-    # -I: no modules from the caller's folder or from PYTHONPATH.
+    # -I: import no modules from the caller's folder or PYTHONPATH.
     command = shlex.join((sys.executable, "-I", "-m", "cellbed.shell.mahimahi", name))
     return f'#!/bin/sh\n{_MARK}\nexec {command} "$@"\n'
 

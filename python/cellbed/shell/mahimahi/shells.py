@@ -1,4 +1,4 @@
-"""Mahimahi's shells: each parses the original's command line and runs a shell behind a link of cellbed."""
+"""Mahimahi's shells: each parses the original's command line, and runs a shell behind a link."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from cellbed.shell.session import GATEWAY_VARIABLE, Serve, run_shell
 from cellbed.support.ways import WAYS
 
 BASE_VARIABLE = "MAHIMAHI_BASE"
-"""In the command's environment: the address of the outermost gateway, where the host is reached."""
+"""In the command's environment: address of the outermost gateway, at which the host is reached."""
 PREFIX_VARIABLE = "MAHIMAHI_SHELL_PREFIX"
-"""In the command's environment: descriptions of the shells around it, the beginning of the prompt."""
+"""In the command's environment: descriptions of the shells around the command, as a prefix of the prompt."""
 
-# Runs before each prompt of bash; the caller's PROMPT_COMMAND follows it.
+# Bash evaluates this before each prompt, then the caller's PROMPT_COMMAND.
 _PROMPT = f'case "$PS1" in *"${PREFIX_VARIABLE}"*) ;; *) PS1="${PREFIX_VARIABLE}$PS1";; esac'
 _SECOND = 1e9
 _MILLISECOND = 1e6
 _MOST_LINKS = 40
-"""Symbolic links that the kernel follows in one path (path_resolution(7))."""
+"""Maximum number of symbolic links that the kernel follows in a path (path_resolution(7))."""
 _METERS = {
     "uplink": ("meter-uplink", "meter-uplink-delay", "meter-all"),
     "downlink": ("meter-downlink", "meter-downlink-delay", "meter-all"),
@@ -65,7 +65,7 @@ _OURS_USAGE = """
 
 
 def link(arguments: Sequence[str]) -> int:
-    """``mm-link``: deliver packets at the opportunities of a trace."""
+    """Run ``mm-link``: deliver packets at the opportunities of a trace."""
     line = read(
         arguments,
         _LINK_USAGE + _OURS_USAGE,
@@ -115,7 +115,7 @@ def link(arguments: Sequence[str]) -> int:
 
 
 def delay(arguments: Sequence[str]) -> int:
-    """``mm-delay``: delay every packet, in each direction."""
+    """Run ``mm-delay``: delay every packet, in each direction."""
     usage = (
         "Usage: mm-delay MILLISECONDS|FILE [COMMAND...]\n\nDelay every packet, in each direction.\n\n"
         f"FILE: CSV file with the columns time_s,delay_ms\n{_OURS_USAGE}"
@@ -133,7 +133,7 @@ def delay(arguments: Sequence[str]) -> int:
 
 
 def loss(arguments: Sequence[str]) -> int:
-    """``mm-loss``: lose packets of one direction, each with the same probability."""
+    """Run ``mm-loss``: lose packets of one direction, each with the same probability."""
     usage = (
         "Usage: mm-loss uplink|downlink RATE [COMMAND...]\n\n"
         f"Lose each packet of one direction with probability RATE (0 to 1).\n{_OURS_USAGE}"
@@ -146,17 +146,17 @@ def loss(arguments: Sequence[str]) -> int:
 
 
 def onoff(arguments: Sequence[str]) -> int:
-    """``mm-onoff``: deliver and lose packets of one direction in turn, for exponentially distributed times."""
+    """Run ``mm-onoff``: deliver and lose packets of one direction in turn, for exponentially distributed times."""
     return _by_turns("onoff", arguments, exponential=True)
 
 
 def intermittent(arguments: Sequence[str]) -> int:
-    """``mm-intermittent``: deliver and lose packets of one direction in turn, for fixed times."""
+    """Run ``mm-intermittent``: deliver and lose packets of one direction in turn, for fixed times."""
     return _by_turns("intermittent", arguments, exponential=False)
 
 
 def meter(arguments: Sequence[str]) -> int:
-    """``mm-meter``: deliver packets at once and show them."""
+    """Run ``mm-meter``: deliver packets at once, and show rate, queue and delay."""
     usage = (
         "Usage: mm-meter [--meter-uplink] [--meter-downlink] [COMMAND...]\n\n"
         f"Show rate, queue and delay of the packets in the terminal.\n{_OURS_USAGE}"
@@ -167,7 +167,7 @@ def meter(arguments: Sequence[str]) -> int:
 
 
 def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
-    """Return a direction that is on and off in turn. exponential: whether the times are means of exponential
+    """Run a shell in which one direction is on and off in turn. exponential: whether the times are means of exponential
     distributions."""
     mean, words, drawn = ("MEAN-", " on average", ", exponentially distributed") if exponential else ("", "", "")
     usage = (
@@ -209,7 +209,7 @@ def _seed(line: CommandLine) -> int:
 
 
 def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_line: str) -> Mapping[str, Any] | None:
-    """Return a log for the emulator to write. Errors: :class:`MahimahiError` where it cannot be written."""
+    """Return the configuration of a log. Errors: :class:`MahimahiError` if the log cannot be written."""
     if not name:
         return None
     try:
@@ -230,10 +230,10 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
 
 
 def _open_log(path: Path) -> int | None:
-    """Return a descriptor for a log that the emulator cannot open; ``None`` for a regular file and a FIFO.
+    """Return a descriptor of a log that the emulator cannot open; ``None`` for a regular file or a FIFO.
 
-    /dev/stdout and the like are descriptors of this process, a device may be open to its user alone. Opening a FIFO
-    would wait for its reader, which may be started by the command. Errors: ``OSError``.
+    /dev/stdout and the like are descriptors of this process, and a device may be accessible only to its user. Opening a
+    FIFO here would wait for its reader, which the command may start. Errors: ``OSError``.
     """
     own = _own_descriptor(path)
     if own is not None:
@@ -250,7 +250,7 @@ def _open_log(path: Path) -> int | None:
 
 
 def _own_descriptor(path: Path) -> int | None:
-    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/63 leads to."""
+    """Return the descriptor of this process behind a path such as /dev/stdout or /dev/fd/63."""
     descriptors = Path("/proc/self/fd").resolve()
     for _ in range(_MOST_LINKS):
         path = Path(os.path.realpath(path.parent), path.name)
@@ -263,7 +263,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _quote(word: str) -> str:
-    """Return the word quoted for a shell, without a line break: the log has one line for the whole command."""
+    """Return the word, quoted for a shell, without line breaks: the log has one line for the whole command."""
     return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
 
 
@@ -278,8 +278,8 @@ def run(
     more: Mapping[str, str] = MappingProxyType({}),
     program: str = "",
 ) -> int:
-    """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``, if `program` is not
-    given. more: of the command's environment; the others as in :func:`run_shell`."""
+    """Run the shell. prefix: prefix of the prompt. program: prefix of messages; default: ``mm-`` and the first word of
+    `prefix`. more: additional environment variables. Others: as in :func:`run_shell`."""
     shown = tuple(way for way in WAYS if line.chosen(*_METERS[way]))
     published = []
     if line.publish:
@@ -287,7 +287,7 @@ def run(
 
         published = [parse(text) for text in line.publish]
 
-    # The caller's PROMPT_COMMAND, without the part of cellbed's shell.
+    # The caller's PROMPT_COMMAND, without the part that cellbed's shell has added.
     before = os.environ.get("PROMPT_COMMAND", "")
 
     def environment(inherited: Mapping[str, str]) -> dict[str, str]:

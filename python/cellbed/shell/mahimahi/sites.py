@@ -1,4 +1,4 @@
-"""``mm-webrecord`` and ``mm-webreplay``: sites that any program loads, recorded and replayed."""
+"""``mm-webrecord`` and ``mm-webreplay``: record the sites that any program loads, and replay them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cellbed_node.web.site import Origin, Site, SiteError, address
 
 Agents = dict[str, subprocess.Popen[bytes]]
 _FIRST_ADDRESS = IPv4Address("198.18.0.1")
-"""Of origins whose address is not recorded: for tests of networks (RFC 2544)."""
+"""First address of origins without a recorded address, from the range for network tests (RFC 2544)."""
 _VARIABLES = (*certificates.VARIABLES, "CURL_CA_BUNDLE")
 _RULES = """\
 table inet {table} {{
@@ -45,14 +45,14 @@ table inet {table} {{
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder whose files the command may read as another user."""
+    """Yield a temporary folder whose files the command may read as another user."""
     with temporary_folder() as folder:
         folder.chmod(0o755)
         yield folder
 
 
 def webrecord(arguments: Sequence[str]) -> int:
-    """``mm-webrecord``: record what a program loads over HTTP and HTTPS."""
+    """Run ``mm-webrecord``: record what a program loads over HTTP and HTTPS."""
     line = read(
         arguments,
         "Usage: mm-webrecord FOLDER [COMMAND...]\n\nRecord requests and replies over HTTP (port 80) and HTTPS (443).",
@@ -85,7 +85,7 @@ def webrecord(arguments: Sequence[str]) -> int:
 
 
 def webreplay(arguments: Sequence[str]) -> int:
-    """``mm-webreplay``: replay a recording to a program that has no other network."""
+    """Run ``mm-webreplay``: replay a recording to a program that has no other network."""
     line = read(
         arguments,
         "Usage: mm-webreplay FOLDER|FILE|NAME [COMMAND...]\n\n"
@@ -121,9 +121,10 @@ def webreplay(arguments: Sequence[str]) -> int:
 
 
 def _addresses(site: Site) -> dict[Origin, list[str]]:
-    """Return the addresses of each origin: the recorded ones, or one that no other has.
+    """Return the addresses of each origin: the recorded ones, or a unique one.
 
-    Addresses of the recording machine's loopback stay only where the host means them: shells inside have another.
+    Recorded loopback addresses are kept only if the host name means loopback: the loopback inside a shell is another
+    one.
     """
     found = {}
     for number, (origin, exchanges) in enumerate(site.origins.items()):
@@ -168,7 +169,7 @@ def _serve(
 
 
 def _end(replies: subprocess.Popen[bytes]) -> None:
-    """End the program that finds replies, and print what it has noted."""
+    """End the program that finds replies, and print its notes."""
     output, _ = replies.communicate()
     for line in output.splitlines():
         print(f"mm-webreplay: {json.loads(line).get('text', '')}", file=sys.stderr)

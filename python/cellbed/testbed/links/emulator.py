@@ -1,4 +1,4 @@
-"""The emulator as its supervisor sees it: a process that takes commands and answers, one JSON line each."""
+"""The supervisor's side of the emulator: a process that reads commands and prints events, one JSON line each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _LEVELS = {b"DEBUG": logging.DEBUG, b"INFO": logging.INFO, b"WARN": logging.WARNING, b"ERROR": logging.ERROR}
 _DIAGNOSTIC = re.compile(rb"\s*[\d.]+s +(" + b"|".join(_LEVELS) + rb") ")
 _MOST_ERRORS = 1 << 20
-"""Bytes of standard error that are logged at once."""
+"""Maximum bytes of standard error that are logged at once."""
 
 
 class EmulatorError(CellbedError):
@@ -55,9 +55,9 @@ class Emulator:
     ) -> Emulator:
         """Start an emulator for `config` (vertices and directions) and wait until its devices are up.
 
-        timeout: seconds; 30 and one more for each vertex unless given.
-        descriptors: those that `config` names; the emulator inherits them.
-        Errors: :class:`EmulatorError` with the emulator's own sentence, for instance that a TUN device is not allowed.
+        timeout: seconds; default: 30, plus 1 per vertex.
+        descriptors: file descriptors in `config`, which the emulator inherits.
+        Errors: :class:`EmulatorError` with the emulator's own message, for instance that a TUN device is not allowed.
         """
         _check_names(config)
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the emulator
@@ -87,7 +87,7 @@ class Emulator:
 
     @property
     def user_namespace(self) -> str | None:
-        """Path of the user namespace that owns the nodes, or ``None`` where none was needed."""
+        """Path of the user namespace that owns the nodes, or ``None`` without one."""
         path: str | None = self.ready["user_namespace"]
         return path
 
@@ -107,34 +107,34 @@ class Emulator:
 
     @contextlib.contextmanager
     def require(self) -> Iterator[None]:
-        """Context that requires a running emulator.
+        """Return a context that requires a running emulator.
 
-        Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.
+        Errors: :class:`EmulatorError` instead of an error caused by the emulator's end, such as a missing namespace.
         """
         try:
             yield
         except EmulatorError:
             raise
         except Exception as error:
-            # Its namespaces go a moment before its process is seen to have ended.
+            # Its namespaces disappear shortly before its end can be observed.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.5)
                 raise self.failure() from error
             raise
 
     def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
-        """Begin all traces and random sequences anew at monotonic time `at_ns`, `offset_ns` further into the traces."""
+        """Restart all traces and random sequences at monotonic time `at_ns`, with traces at `offset_ns`."""
         self.command({"do": "start", "at_ns": at_ns, "offset_ns": offset_ns}, "started")
 
     def counters(self) -> dict[str, dict[str, Any]]:
-        """Return the counters of each direction since the emulator started, by its name."""
+        """Return the counters of each direction since the emulator's start, by name."""
         directions = self.command({"do": "status"}, "status")["directions"]
         return {str(direction["name"]): direction for direction in directions}
 
     def losses(self, account: dict[str, Any], counters: dict[str, dict[str, Any]]) -> list[str]:
-        """Return a line for each loss that is not part of the emulated network: infinite queues, logs, network devices.
+        """Return a line for each loss outside the emulated network: by infinite queues, logs or network devices.
 
-        account: as of :meth:`finish`. counters: as of :meth:`counters`.
+        account: result of :meth:`finish`. counters: result of :meth:`counters`.
         """
         dropped = {name: counters[name]["dropped"].get("queue-full", 0) for name in self._infinite if name in counters}
         lines = [
@@ -152,12 +152,12 @@ class Emulator:
         ]
 
     def probe(self, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
-        """Send real datagrams between nodes; each flow comes back with ``sent_ns`` and ``received_ns``."""
+        """Send real datagrams between nodes; return each flow with ``sent_ns`` and ``received_ns``."""
         result: list[dict[str, Any]] = self.command({"do": "probe", "flows": flows}, "probed", timeout)["flows"]
         return result
 
     def finish(self, timeout: float = 10.0) -> dict[str, Any]:
-        """Flush the logs and return the final account; the emulator ends soon after, and :meth:`kill` sees to it."""
+        """Flush the logs and return the final account. The emulator ends soon afterwards; :meth:`kill` ensures that."""
         return self.command({"do": "stop"}, "stopped", timeout)
 
     def stop(self, timeout: float = 10.0) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Emulator:
         return account
 
     def kill(self) -> None:
-        """End the emulator at once; what it had not flushed is lost."""
+        """End the emulator at once; unflushed data is lost."""
         if self._process.poll() is None:
             self._process.kill()
         try:
@@ -182,7 +182,7 @@ class Emulator:
             self._close()
 
     def command(self, command: dict[str, Any], answer: str, timeout: float = 10.0) -> dict[str, Any]:
-        """Send one command and wait for the event called `answer`."""
+        """Send a command and wait for the event called `answer`."""
         self._send(command)
         return self._receive(timeout, answer)
 
@@ -220,11 +220,11 @@ class Emulator:
         return EmulatorError(f"the emulator ended unexpectedly (exit status {status}){detail}")
 
     def _log_errors(self) -> None:
-        """Log the new lines of its standard error: diagnostics, or the message of a panic."""
+        """Log new lines of the emulator's standard error: diagnostics, or a panic message."""
         errors = self._channel.errors
         if isinstance(errors, Path) or errors.closed:
             return
-        # The emulator writes at the position of the same open file, which must not move.
+        # The emulator writes at the position of the same open file: do not move the position.
         *lines, _ = os.pread(errors.fileno(), _MOST_ERRORS, self._logged).split(b"\n")
         for line in lines:
             self._logged += len(line) + 1
@@ -253,7 +253,7 @@ def _check_names(config: dict[str, Any]) -> None:
 
 
 def _has_infinite_queue(direction: dict[str, Any]) -> bool:
-    """Return whether a direction has an infinite queue and no other, as configured."""
+    """Return whether a direction's only queue is infinite, as configured."""
     stages = [*direction["stages"], *(change["to"] for change in direction.get("changes", ()))]
     kinds = {stage["queue"]["kind"] for stage in stages if stage.get("queue")}
     return kinds == {"infinite"}

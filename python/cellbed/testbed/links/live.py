@@ -1,4 +1,4 @@
-"""Links of live runs, testbeds and shells: where their emulators listen, what they do, and changes to them by hand."""
+"""Links of live runs, testbeds and shells: their control sockets, state, and manual changes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from cellbed.scenario.settings import Settings
 
 LONGEST = 107
-"""Bytes of the path of a Unix socket (unix(7): 108 with the final null)."""
+"""Maximum length of a Unix socket's path, bytes (unix(7): 108 with the final null)."""
 TIMEOUT_S = 10.0
 
 
 class ControlError(CellbedError):
-    """A live emulator that cannot be reached, or that refuses what is asked."""
+    """A live emulator that cannot be reached, or that refuses a command."""
 
     exit_code = 1
 
 
 def control_path(record: Record) -> Path:
-    """Choose the socket at which the emulator of a run or shell listens: pass it as ``control`` in the emulator's
+    """Choose the control socket of a run's or shell's emulator: pass the path as ``control`` in the emulator's
     configuration.
 
     ``cellbed link`` finds the path in the record. Clean-up of the record removes the socket, too.
-    It lies in ``$XDG_RUNTIME_DIR/cellbed``; where there is none, or the path would be too long for a socket, beside the
-    records or in a folder of the user's own for temporary files.
-    Errors: :class:`ControlError` where no folder can be used.
+    The socket is in ``$XDG_RUNTIME_DIR/cellbed``. If this folder is missing, or the path would be too long, the socket
+    is beside the records or in the user's own folder for temporary files.
+    Errors: :class:`ControlError` if no folder can be used.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folders = [Path(runtime) / "cellbed"] if runtime.startswith("/") else []
@@ -54,7 +54,7 @@ def control_path(record: Record) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Make `folder`, unless it is there; whether it belongs to this user, who may write to it."""
+    """Make `folder` if it is missing; return whether it belongs to this user, who may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -66,7 +66,7 @@ def _is_ours(folder: Path) -> bool:
 class Control:
     """A connection to a live emulator. Use as a context manager.
 
-    Errors, of every call: :class:`ControlError`.
+    Every call may raise :class:`ControlError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,16 +87,16 @@ class Control:
             self._socket.close()
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the directions with name, ends and stages as they are now."""
+        """Return the directions with name, ends and current stages."""
         directions: list[dict[str, Any]] = self._ask({"do": "describe"}, "description")["directions"]
         return directions
 
     def status(self) -> dict[str, Any]:
-        """Counters of each direction."""
+        """Return the counters of each direction."""
         return self._ask({"do": "status"}, "status")
 
     def change(self, direction: str, stage: int, to: dict[str, Any]) -> None:
-        """Let a stage of a direction do something else from now on."""
+        """Change a stage of a direction from now on."""
         answer = self._ask({"do": "change", "direction": direction, "stage": stage, "to": to}, "changed")
         if problem := answer.get("unrecorded"):
             raise ControlError(f"the change is in force, but the report will lack it: {problem}")
@@ -126,7 +126,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One change that is in force. before, after: in words."""
+    """A completed change. before, after: descriptions."""
 
     direction: str
     before: str
@@ -134,18 +134,18 @@ class Changed:
 
 
 class LiveError(CellbedError):
-    """A missing run or link, or a change that it does not allow."""
+    """A missing run or link, or a change that the link does not allow."""
 
 
 def live() -> list[Record]:
-    """Live runs and shells of this user whose links can be seen and changed, oldest first."""
+    """Return live runs and shells of this user whose links can be seen and changed, oldest first."""
     return [record for record in records() if record.control is not None and not record.is_stale()]
 
 
 def find(name: str | None) -> Record:
-    """Return the live run, testbed or shell called `name`: its name, identifier or folder; the only one for ``None``.
+    """Return the live run, testbed or shell with the name, identifier or folder `name`; for ``None``, the only one.
 
-    The beginning of a name will do where it is one's alone. Errors: :class:`LiveError`.
+    A unique prefix of a name is enough. Errors: :class:`LiveError`.
     """
     there = live()
     if not there:
@@ -168,8 +168,8 @@ def find(name: str | None) -> Record:
 
 
 def find_link(names: Sequence[str]) -> tuple[Record, str | None]:
-    """Return the live run, testbed or shell and the link in it that up to two names mean: it first, either may be left
-    out.
+    """Return the live run, testbed or shell and the link that up to two names denote. The run comes first; either name
+    may be omitted.
 
     Errors: :class:`LiveError`.
     """
@@ -193,12 +193,12 @@ def _has(record: Record, link: str) -> bool:
     try:
         with connect(record) as control:
             return any(each["name"] == link or each["name"].startswith(f"{link}.") for each in control.describe())
-    except ControlError:  # it is about to begin, or has just ended
+    except ControlError:  # the run is about to begin, or has just ended
         return False
 
 
 def label(record: Record) -> str:
-    """Return the name of a run in commands: name of the testbed, else of the folder, else the identifier."""
+    """Return the name of a run in commands: the testbed's name, else the folder's name, else the identifier."""
     return record.name or (Path(record.folder).name if record.folder else record.identifier)
 
 
@@ -209,9 +209,9 @@ def connect(record: Record) -> Control:
 
 
 def select_directions(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[str, Any]]:
-    """Return the directions that `link` names: one by its whole name, both of a link by the link's, all for ``None``.
+    """Return the directions that `link` denotes: one by its full name, both by the link's name, all for ``None``.
 
-    directions: as the emulator describes them. Errors: :class:`LiveError`.
+    directions: in the emulator's description. Errors: :class:`LiveError`.
     """
     if link is None:
         if len(directions) > 2:
@@ -226,11 +226,11 @@ def select_directions(directions: Sequence[dict[str, Any]], link: str | None) ->
 
 
 def change(record: Record, link: str | None, settings: Settings) -> list[Changed]:
-    """Change the directions that `link` names from now on; returns the changes in force.
+    """Change the directions that `link` denotes from now on; return the completed changes.
 
-    The emulator of a run records every change in the run's folder. Errors: :class:`LiveError` before anything is
-    changed; :class:`ControlError` if the emulator refuses a change or cannot record it, with
-    the changes made so far.
+    The emulator of a run records every change in the run's folder. Errors: :class:`LiveError` before any change;
+    :class:`ControlError`, with the changes made so far, if the emulator refuses or cannot record a
+    change.
     """
     from cellbed.testbed.links.stages import changed  # slow: by Pydantic
 

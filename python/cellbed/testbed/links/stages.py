@@ -1,7 +1,7 @@
-"""The stages of one direction of a link, in the emulator's terms and in the order of their packets.
+"""The stages of one direction of a link, in the emulator's format and in the order of a packet's path.
 
-Packets are lost first, then duplicated and corrupted, so that copies need capacity and are corrupted independently; a
-limit of each flow, the bottleneck, which a gate closes during outages, and the delay follow.
+Packets are first lost, then duplicated and corrupted, so that copies need capacity and are corrupted independently.
+Then follow a rate limit per flow, the bottleneck (which a gate closes during outages), and the delay.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from cellbed.support.errors import CellbedError
 from cellbed.support.stages import place_of
 
 Stage = dict[str, Any]
-"""A stage as the emulator takes it, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
+"""A stage in the emulator's configuration, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
 
 Slot = Literal["loss", "duplication", "corruption", "flow-limit", "gate", "bottleneck", "delay"]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
-"""The places of a direction's stages. A stage may change into any other that belongs in the same place."""
+"""Slots of a direction's stages, in order. A stage may be replaced by any other stage for the same slot."""
 
 REPLAY = "workload-dependent"
 """Kind of the stage that replays a recording of two workloads: delay and bottleneck in one."""
@@ -41,14 +41,14 @@ RADIO = "radio"
 """Kind of the stage that generates a radio link."""
 
 MTU = 1500
-"""Bytes that an opportunity of a trace carries."""
+"""Size of a trace's delivery opportunity, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of one direction, as in the scenario. queue: ``None`` for one that never drops, and for the
+    """The parameters of one direction, as in the scenario. queue: ``None`` for an infinite queue, or for the
     default of a radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers that
-    lose the packets in the queue, and with in_flight the packets behind it, too."""
+    drop the packets in the queue; with in_flight, also the packets behind the queue."""
 
     capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
@@ -64,7 +64,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """The playing of recordings. start_ns: where in them the schedule starts; looped: whether traces begin anew."""
+    """The playback of recordings. start_ns: initial position in the recordings; looped: whether traces restart."""
 
     start_ns: int = 0
     looped: bool = True
@@ -73,10 +73,10 @@ class Playing:
 def stages(
     parameters: Parameters, playing: Playing, seed: Callable[[Slot | Literal["queue", "radio", "replay"]], int]
 ) -> dict[Slot, Stage]:
-    """Return the stages of a direction by their place. seed: of the random numbers of a place.
+    """Return the stages of a direction by slot. seed: returns the random seed of a slot.
 
-    Loss, gate, bottleneck and delay exist even where they have no effect, so that each of them can change; duplication,
-    corruption and limits of flows only where the scenario has them.
+    Loss, gate, bottleneck and delay always exist, even without effect, so that each can be changed. Duplication,
+    corruption and limits per flow exist only if the scenario has them.
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
@@ -98,8 +98,8 @@ def stages(
 def bottleneck_stage(
     parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio", "replay"]], int]
 ) -> Stage:
-    """Return the stage where packets queue for their turn: for a schedule, a recording that depends on the load, or
-    the slots of a radio link. seed: as for :func:`stages`."""
+    """Return the stage in which packets queue: a schedule, a recording that depends on the load, or the slots of a
+    radio link. seed: as in :func:`stages`."""
     match parameters.capacity:
         case Replay() as replay:
             played = {"kind": REPLAY, "looped": playing.looped, "offset_ns": playing.start_ns}
@@ -120,7 +120,7 @@ def bottleneck_stage(
 
 
 def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability: float, seed: int) -> Stage:
-    """Return a stage that strikes each packet with the same probability."""
+    """Return a stage that affects each packet with the same probability."""
     return {"kind": kind, "probability": probability, "seed": seed}
 
 
@@ -153,7 +153,7 @@ def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
 
 
 def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
-    """Mean rate in bit/s; ``None`` where there is no limit, or chance decides."""
+    """Return the mean rate in bit/s; ``None`` without a limit, or for random rates."""
     match capacity:
         case TraceSource():
             return capacity.trace.mean_bit_rate
@@ -171,7 +171,7 @@ def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
 
 
 def queue_config(queue: Queue | None, seed: int) -> dict[str, Any]:
-    """Return a queue as the emulator takes it; ``None`` is an infinite one."""
+    """Return a queue in the emulator's configuration; ``None`` is an infinite queue."""
     if queue is None:
         return {"kind": "infinite"}
     return queue.stage(seed=seed)
@@ -188,17 +188,17 @@ def derived_seed(seed: int, purpose: str) -> int:
 
 
 class NoStageError(CellbedError):
-    """A setting that concerns a stage which the direction does not have."""
+    """A setting of a stage that the direction does not have."""
 
 
 class RateChangeError(CellbedError):
-    """A recording of two workloads, or a radio link, that would begin or end while the link runs."""
+    """A recording of two workloads, or a radio link, cannot begin or end while the link runs."""
 
 
 def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:
-    """Return number and new content of each stage of a direction that the settings concern.
+    """Return number and new content of each stage of a direction that the settings change.
 
-    before: its stages. name: of the direction; it goes into errors and into the seeds of new stages.
+    before: the direction's stages. name: name of the direction, for errors and for the seeds of new stages.
 
     Errors: :class:`NoStageError`, :class:`RateChangeError`.
     """
@@ -231,7 +231,7 @@ def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
 
 def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
-    """Return the bottleneck with another schedule or queue; the rest stays."""
+    """Return the bottleneck with a new schedule or queue, otherwise unchanged."""
     now = dict(stage)
     capacity = settings.rate
     if capacity is not None:

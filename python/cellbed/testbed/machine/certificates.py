@@ -10,20 +10,20 @@ from cellbed.testbed.machine.process import run
 
 PROGRAM = "openssl"
 AUTHORITY = "ca.pem"
-"""File of the authority's certificate."""
+"""Name of the file with the authority's certificate."""
 FILES = CERTIFICATE, KEY = "certificate.pem", "key.pem"
-"""Files of a server."""
+"""Names of a server's files."""
 VARIABLES = ("CELLBED_CA", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-"""Variables with the path of the authority's certificate: for OpenSSL, Python's requests and Node.js."""
-_CONFIGURATION = "[req]\ndistinguished_name=name\n[name]\n"  # the machine's own may add extensions
+"""Environment variables for the path of the authority's certificate: OpenSSL, Python's requests, Node.js."""
+_CONFIGURATION = "[req]\ndistinguished_name=name\n[name]\n"  # the machine's configuration may add extensions
 _NEW = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3650")
 
 
 def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
-    """Make an authority in a folder, and a certificate with its key in a new folder below it for each server.
+    """Make an authority in a folder, and for each server, a certificate and key in a new folder inside.
 
-    servers: names and addresses of each, by the name of its folder. Only this user can read the keys. The authority's
-    key is not kept.
+    servers: names and addresses of each server, by name of its folder. Only this user can read the keys. The
+    authority's key is not kept.
     Errors: :class:`~cellbed.testbed.machine.process.ProgramError`.
     """
     settings, authority, key = folder / "openssl.cnf", folder / AUTHORITY, folder / "ca.key"

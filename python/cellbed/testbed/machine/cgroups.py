@@ -1,8 +1,8 @@
-"""CPU and memory limits of nodes, enforced by control groups: version 2, or version 1 where that is what there is.
+"""CPU and memory limits of nodes, enforced by control groups: version 2, or version 1 if there is no other.
 
-Each run gets one folder per hierarchy and each node one folder below it. Where the folders may be made depends on
-the user: root makes them at the top; an ordinary user in the cgroup that systemd delegates to the session, or in
-the ``cellbed-<uid>`` folders that ``sudo cellbed grant`` hands over.
+Each run gets a folder per hierarchy, with a folder per node in it. The location depends on the user. Root's folders are
+at the top. An ordinary user's folders are in the group that systemd delegates to the session, or in the
+``cellbed-<uid>`` folders that ``sudo cellbed grant`` hands over.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SCOPE_VARIABLE = "CELLBED_SCOPE"
 
 CONTROLLERS = ("cpu", "cpuacct", "memory")
 PROCESSES = "pids"
-"""A further controller, where this user has it: else the user's own limit of processes is the only one."""
+"""An optional controller. Without it, only the user's own limit of processes applies."""
 MOST_PROCESSES = 4096
-"""Processes and threads of a node. A whole run has at most half of the machine's limit."""
+"""Maximum number of processes and threads of a node; a whole run has at most half of the machine's limit."""
 
 ASIDE = "supervisor"
-"""Group beside the runs for the processes that were there before (version 2)."""
+"""Name of the group for earlier processes, beside the groups of runs (version 2)."""
 
 
 Enforcement = bool | Literal["overcommit"]
@@ -45,15 +45,15 @@ Enforcement = bool | Literal["overcommit"]
 
 
 class LimitsError(CellbedError):
-    """This user cannot enforce limits here. The text has the limit, the reason and the remedy."""
+    """This user cannot enforce limits here. The text contains the limit, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Resource use of one node, cumulative since its start; ``None`` if the kernel does not report it.
+    """Resource use of a node, cumulative since its start; ``None`` if the kernel does not report it.
 
     cpu_ns: CPU time. memory_bytes: memory in use now. periods, throttled_periods, throttled_ns: CPU bandwidth
-    control. oom_kills: processes killed at the memory limit. time_ns: when that was, if it was not now.
+    control. oom_kills: processes killed at the memory limit. time_ns: time of the sample; ``None`` for now.
     """
 
     cpu_ns: int | None
@@ -77,39 +77,39 @@ class Group:
 
     @property
     def join_files(self) -> tuple[str, ...]:
-        """Files of the group: a process that writes ``0`` into each of them comes under the limits."""
+        """Files of the group: a process that writes ``0`` into all of them becomes subject to the limits."""
         return tuple(str(folder / "cgroup.procs") for folder in self._unique())
 
     def contains(self, process: int) -> bool:
-        """Return whether a process comes under the limits."""
+        """Return whether a process is subject to the limits."""
         return all(str(process) in _read(folder / "cgroup.procs").split() for folder in self._unique())
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
-        """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
+        """Set the limits: CPUs (1.5: one and a half CPUs' time) and bytes; ``None`` for no limit."""
         self._limits.limit(cpus, memory_bytes)
 
     def limits(self) -> tuple[float | None, int | None]:
-        """Return the limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
+        """Return the limits that the kernel reports: (CPUs, bytes), ``None`` for no limit."""
         return self._limits.limits()
 
     @cached_property
     def _limits(self) -> Limits:
-        from cellbed_node.agent import Limits  # shells have no use for it
+        from cellbed_node.agent import Limits  # not needed by shells
 
         return Limits(self.folders, self.version)
 
     @property
     def refused_processes(self) -> int:
-        """Return the number of processes and threads that could not start beyond MOST_PROCESSES."""
+        """Return the number of processes and threads refused because of MOST_PROCESSES."""
         events = _read(self.folders.get(PROCESSES, self.folders["cpu"]) / "pids.events").splitlines()
         return next((int(line.split()[1]) for line in events if line.startswith("max ")), 0)
 
     def sample(self) -> Sample:
-        """Return the use of the node's processes until now."""
+        """Return the resource use of the node's processes so far."""
         return Sample(**self._limits.sample())
 
     def lift_cpu_limit(self) -> None:
-        """Let the node's processes use all processors, so that they end soon even if there are thousands."""
+        """Give the node's processes all processors, so that even thousands of them end soon."""
         for folder in self._unique():
             lift_cpu_limits(folder)
 
@@ -125,8 +125,8 @@ class Group:
 class Groups:
     """The control groups of one run.
 
-    note: called with each folder before it is made, so that a killed run's folders can be found. Each is locked while
-    the run lives, also in other registries of live runs.
+    note: called with each folder before it is made, so that a killed run's folders can be found. Each folder is locked
+    while the run lives: clean-up with another registry also sees that it is in use.
     """
 
     def __init__(self, bases: dict[str, Path], version: int, run: str, note: Callable[[Path], None]) -> None:
@@ -143,7 +143,7 @@ class Groups:
 
     @property
     def folders(self) -> list[Path]:
-        """The run's folders, one per hierarchy."""
+        """The run's folders, one per controller hierarchy."""
         return list(dict.fromkeys(self._top.values()))
 
     def create(self, node: str) -> Group:
@@ -155,7 +155,7 @@ class Groups:
         return Group(folders, self.version)
 
     def remove(self) -> None:
-        """Kill what still runs in the run's groups and remove them."""
+        """Kill the remaining processes in the run's groups, and remove the groups."""
         for folder in self.folders:
             remove(folder)
         while self._locks:
@@ -163,14 +163,14 @@ class Groups:
 
 
 def enforcement(no_limits: bool, overcommit: bool) -> Enforcement:
-    """Return the enforcement that the options of a command ask for."""
+    """Return the enforcement selected by a command's options."""
     return False if no_limits else "overcommit" if overcommit else True
 
 
 def open_groups(run: str, note: Callable[[Path], None]) -> Groups:
     """Make the control groups for a run called `run`.
 
-    Errors: :class:`LimitsError` when this user may not, with the reason and the command that would allow it.
+    Errors: :class:`LimitsError` if this user may not, with the reason and the remedy.
     """
     version, bases = locate()
     try:
@@ -184,7 +184,7 @@ def open_groups(run: str, note: Callable[[Path], None]) -> Groups:
 
 
 def locate() -> tuple[int, dict[str, Path]]:
-    """Find where this user may make control groups: the version, and a base folder per controller. Changes nothing.
+    """Return the version, and by controller the base folder in which this user can make groups. Changes nothing.
 
     Errors: :class:`LimitsError`.
     """
@@ -196,7 +196,7 @@ def locate() -> tuple[int, dict[str, Path]]:
             if os.geteuid() != 0 and not os.access(base, os.W_OK):
                 raise LimitsError(_advice(f"the {controller} control group (version 1) is not delegated to you"))
         if PROCESSES in mounts and (os.geteuid() == 0 or os.access(mounts[PROCESSES] / name, os.W_OK)):
-            bases = {PROCESSES: mounts[PROCESSES] / name, **bases}  # first: it is the first to be removed
+            bases = {PROCESSES: mounts[PROCESSES] / name, **bases}  # first, so that it is removed first
         return 1, bases
     unified = _version_2_mount()
     if unified is None:
@@ -206,58 +206,59 @@ def locate() -> tuple[int, dict[str, Path]]:
 
 
 def divide(folder: Path) -> None:
-    """Let the groups below a version 2 folder have CPU and memory limits.
+    """Enable CPU and memory limits for the groups below a version 2 folder.
 
-    A group with limited children may hold no processes itself (cgroup-v2.rst, "No Internal Process Constraint"; only
-    the machine's root group may), so those that it holds step aside into a child: in a scope that is this command, in
-    the root of a container everything in it. Errors: ``OSError`` when the folder is not this user's to divide.
+    A group with limited children must not hold processes itself (cgroup-v2.rst, "No Internal Process Constraint"); only
+    the machine's root group may. So its processes are moved into a child: in a scope, this command; in the root of a
+    container, all processes. Errors: ``OSError`` if this user may not divide the folder.
     """
     for attempt in range(10):
         try:
             enabled = _read(folder / "cgroup.subtree_control").split()
             wanted = _controllers_below(folder)
             if not set(wanted.replace("+", "").split()) <= set(enabled):
-                # All at once: +cpu alone is accepted beside processes, but makes the group a threaded one, which
-                # can have neither +memory nor ordinary children (cgroup-v2.rst, "Threads").
+                # Enable both at once: the kernel accepts +cpu alone beside processes, but makes the group a threaded
+                # one, which supports neither +memory nor ordinary children (cgroup-v2.rst, "Threads").
                 _write(folder / "cgroup.subtree_control", wanted)
             return
         except OSError as error:
             if error.errno == errno.ENOENT:
                 raise OSError(error.errno, "has no cpu and memory controllers to delegate", str(folder)) from error
-            # More than one attempt, because a process may fork while it is being moved.
+            # Retry: a process may fork while it is being moved.
             if error.errno != errno.EBUSY or attempt == 9:
                 raise
         aside = folder / ASIDE
         aside.mkdir(exist_ok=True)
         for process in _read(folder / "cgroup.procs").split():
-            if process == "0":  # of another PID namespace; writing 0 would move this process
+            if process == "0":  # in another PID namespace; writing 0 would move this process
                 continue
             with contextlib.suppress(ProcessLookupError):
                 _write(aside / "cgroup.procs", process)
 
 
 def is_group(folder: Path) -> bool:
-    """Return whether a folder is a control group: whether it lies in a file system of control groups."""
+    """Return whether a folder is in a file system of control groups."""
     parents = folder.resolve().parents
     return folder.is_dir() and any(mount in parents for mount, _ in (*_mounts("cgroup"), *_mounts("cgroup2")))
 
 
 def remove(folder: Path) -> None:
-    """Kill the processes below a control group folder and remove it with its children.
+    """Kill the processes below a control group folder, and remove it with its children.
 
-    Processes of another PID namespace, which the kernel lists as 0, cannot be killed from here: their groups stay.
+    The kernel lists processes of another PID namespace as 0. They cannot be killed from here, and their groups are
+    kept.
     """
     if not folder.is_dir():
         return
     lift_cpu_limits(folder)
-    # Deepest first. Walked once and before the first kill: systemd removes a scope as soon as its last process died.
+    # Deepest first. List the folders before the first kill: systemd removes a scope once its last process is dead.
     paths = [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
     for path in paths:
         with contextlib.suppress(OSError):
-            _limit_processes(path, 0)  # or they start others meanwhile
+            _limit_processes(path, 0)  # else processes could start others
         _kill(path)
     for path in paths:
-        # A group stays busy for a moment after its last process died.
+        # A group stays busy for a moment after its last process has died.
         for _ in range(200):
             _kill(path)
             try:
@@ -270,8 +271,8 @@ def remove(folder: Path) -> None:
 
 
 def lift_cpu_limits(folder: Path) -> None:
-    """Lift the limits of processor time of a control group folder and its children: at its limit a process that was
-    killed may take minutes to end."""
+    """Lift the CPU limits of a control group folder and its children: under a limit, a killed process may take minutes
+    to end."""
     for path, _, names in os.walk(folder):
         for name, unlimited in (("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")):
             if name in names:
@@ -281,19 +282,19 @@ def lift_cpu_limits(folder: Path) -> None:
 
 def _kill(folder: Path) -> None:
     for process in map(int, _read(folder / "cgroup.procs").split()):
-        if process == 0:  # kill(0) would end this process and its group
+        if process == 0:  # kill(0) would kill this process group
             continue
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
 
 def enter_delegated_scope() -> None:
-    """Run this command anew in a control group that systemd delegates, where an ordinary user needs that.
+    """Restart this command in a control group that systemd delegates, if this user needs that.
 
-    On version 2 with systemd a session's own group is not the user's to divide, but a transient scope is
-    (systemd.resource-control(5), ``Delegate=``). Returns where it is not needed or cannot be had.
+    With version 2 and systemd, an ordinary user may not divide a session's group, but may divide a transient scope
+    (systemd.resource-control(5), ``Delegate=``). Returns if no scope is needed or possible.
     """
-    # Not from the environment: after `su` that has another user's, or none.
+    # Not from the environment: after `su`, XDG_RUNTIME_DIR is another user's or missing.
     runtime = f"/run/user/{os.getuid()}"
     if os.geteuid() == 0 or SCOPE_VARIABLE in os.environ or _version_2_mount() is None:
         return
@@ -306,7 +307,7 @@ def enter_delegated_scope() -> None:
 
 
 def _version_2_base(unified: Path) -> Path:
-    """Folder of the unified hierarchy below which this user can make groups with cpu and memory limits."""
+    """Return the version 2 folder below which this user can make groups with CPU and memory limits."""
     if os.geteuid() == 0:
         return unified / "cellbed"
     own = Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().splitlines()[-1].split("::", 1)[-1]
@@ -317,7 +318,7 @@ def _version_2_base(unified: Path) -> Path:
     if current.name == ASIDE:
         current = current.parent
     if os.access(current / "cgroup.procs", os.W_OK) and current != unified:
-        # A scope made by `systemd-run --user --scope -p Delegate=yes`: ours to divide.
+        # A scope of `systemd-run --user --scope -p Delegate=yes`: this user may divide it.
         return current / "cellbed"
     raise LimitsError(_advice("the control group (version 2) of this session is not delegated to you"))
 
@@ -334,7 +335,7 @@ def _advice(why: str) -> str:
 
 
 def parse_mounts(info: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the file systems that a ``mountinfo`` of the kernel lists: type, mount point, options."""
+    """Yield the file systems in a ``mountinfo`` of the kernel: type, mount point, options."""
     for line in info.splitlines():
         before, _, after = line.partition(" - ")
         words = after.split()
@@ -356,8 +357,8 @@ def _version_2_mount() -> Path | None:
 
 
 def program_parent(group: Group | None, run: str) -> Path | None:
-    """Return the parent folder for control groups (version 2) of a node's programs, which identify their sockets: the
-    node's group of this version, else a group of the run, yet to be made; None without version 2."""
+    """Return the version 2 folder for control groups of a node's programs, which identify the programs' sockets: the
+    node's version 2 group, else a group of the run, yet to be made; None without version 2."""
     if group is not None and group.version == 2:
         return group.folders["cpu"]
     mount, _ = next(_mounts("cgroup2"), (None, None))
@@ -365,7 +366,7 @@ def program_parent(group: Group | None, run: str) -> Path | None:
 
 
 def _controllers_below(folder: Path) -> str:
-    """Return the controllers of version 2 that groups below a folder get, as the kernel takes them."""
+    """Return the version 2 controllers of groups below a folder, in the kernel's format."""
     has_processes = PROCESSES in _read(folder / "cgroup.controllers").split()
     return f"+cpu +memory{f' +{PROCESSES}' * has_processes}"
 

@@ -1,8 +1,8 @@
 """Forget connections in the kernel's connection tracking of a network namespace, as ``conntrack -D`` does.
 
-A program of its own, run in the namespace: ``python conntrack.py PROTOCOL PORT,… ADDRESS…`` deletes the entries of
-this protocol, by its number, whose packets in either direction go to one of the ports of one of the addresses. The
-next packet of such a connection is translated anew. linux/netfilter/nfnetlink_conntrack.h defines the messages.
+A separate program, run in the namespace: ``python conntrack.py PROTOCOL PORT,… ADDRESS…``. It deletes entries of the
+protocol (a number) whose packets, in either direction, go to one of the ports of one of the addresses. The next packet
+of such a connection is translated anew. linux/netfilter/nfnetlink_conntrack.h defines the messages.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _REQUEST, _ACK, _DUMP = 1, 4, 0x300
 _ERROR, _DONE = 2, 3
 _ORIGINAL, _REPLY, _ADDRESSES, _PROTOCOL = 1, 2, 1, 2
 _TARGETS = (2, 4)
-"""Attributes with the IPv4 and the IPv6 address that packets go to."""
+"""Attributes with the destination's IPv4 and IPv6 address."""
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -30,7 +30,7 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def matches(packets: bytes, addresses: set[bytes], ports: set[int], protocol: int) -> bool:
-    """Return whether the tuple of a connection's packets in one direction has one of these places as destination."""
+    """Return whether packets of a connection's tuple, for one direction, go to one of these destinations."""
     of_tuple = dict(attributes(packets))
     of_protocol = dict(attributes(of_tuple.get(_PROTOCOL, b"")))
     reached = {content for kind, content in attributes(of_tuple.get(_ADDRESSES, b"")) if kind in _TARGETS}
@@ -63,7 +63,7 @@ def _main(protocol: str, ports: str, *addresses: str) -> None:
         found = []
         for message in _messages(netlink):
             tuples = dict(attributes(message[4:]))
-            # The first packet after a move may be the service's.
+            # After a move, the service may send the first packet.
             both = [tuples.get(_ORIGINAL, b""), tuples.get(_REPLY, b"")]
             if any(matches(each, wanted, set(map(int, ports.split(","))), int(protocol)) for each in both):
                 found.append(both[0])

@@ -11,16 +11,16 @@ from pathlib import Path
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _LOAD, _WAITING, _STOLEN = 1.5, 0.5, 0.05
-"""Beyond these a machine is busy: runnable tasks per processor, share of time with a waiting task (PSI), and share of
-the processors that the hypervisor gave to others."""
+"""Thresholds above which a machine is busy: runnable tasks per processor, share of time with a waiting task (PSI), and
+share of processor time that the hypervisor gave to others."""
 _SPAN_S = 0.2
-"""Time over which the latter two are measured."""
+"""Duration of the measurement of both shares, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTimes:
-    """Times of all processors so far, ns: idle, given by the hypervisor to others, and together (proc(5), ``stat``).
-    waited_ns: time with a task waiting for a processor (PSI); not every kernel has it."""
+    """Total times of all processors, ns: idle, given to others by the hypervisor, and sum (proc(5), ``stat``).
+    waited_ns: time with a task waiting for a processor (PSI); not on every kernel."""
 
     idle_ns: int
     steal_ns: int
@@ -29,7 +29,7 @@ class ProcessorTimes:
 
 
 def processor_times() -> ProcessorTimes:
-    """Return the times until now."""
+    """Return the times so far."""
     line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
     times = [int(word) * _TICK_NS for word in f"{line}{' 0' * 8}".split()[1:9]]
     waited = None
@@ -39,7 +39,7 @@ def processor_times() -> ProcessorTimes:
 
 
 def contention() -> str:
-    """Return a sentence on the contention of this machine, with the remedy; empty where there is little."""
+    """Return a sentence on the contention of this machine, with the remedy; empty if there is little."""
     before, begin = processor_times(), time.monotonic_ns()
     time.sleep(_SPAN_S)
     after, span_ns = processor_times(), time.monotonic_ns() - begin
@@ -49,7 +49,7 @@ def contention() -> str:
 
 
 def describe(load: float, cpus: int, waiting: float | None, stolen: float) -> str:
-    """Return the sentence. load: runnable tasks; waiting: share of the time, if known; stolen: of the processors."""
+    """Return the sentence. load: runnable tasks; waiting: share of time, if known; stolen: share of processor time."""
     if load <= _LOAD * cpus and (waiting or 0.0) <= _WAITING and stolen <= _STOLEN:
         return ""
     pressure = f", programs waited for one in {waiting:.0%} of the time (PSI)" if waiting is not None else ""

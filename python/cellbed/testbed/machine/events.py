@@ -1,4 +1,4 @@
-"""A process that writes events and reads commands, one JSON object per line: emulator, workload's program, recorder."""
+"""A process that writes events and reads commands, one JSON object per line: emulator, cellbed's programs, recorder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from cellbed_node import inputs
 from cellbed_node.processes import Running, last_line
 
 _LONGEST_LINE, _MOST_EVENTS = 16 << 20, 10_000
-"""Limits of output from a process on another machine."""
+"""Maximum length of a line and number of events, for processes on other machines."""
 
 
 class EventProcess:
-    """The pipes of such a process. Lines that are no JSON object are skipped.
+    """The pipes of an event process. Lines that are no JSON object are skipped.
 
-    process: with pipes for standard output and, where it takes commands, standard input. errors: its standard error, a
-    file or the path of one. events: those read and not taken yet. ended: whether its standard output is closed.
+    process: process with pipes for standard output and, if it reads commands, standard input. errors: file of its
+    standard error, or the file's path. events: events read, but not taken yet. ended: whether its standard output is
+    closed.
     """
 
     def __init__(self, process: Running, errors: Path | IO[bytes]) -> None:
@@ -32,12 +33,12 @@ class EventProcess:
         self._rest = b""
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when there is something to :meth:`read`."""
+        """Return the descriptor that becomes readable when :meth:`read` has data to read."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def send(self, command: dict[str, Any]) -> None:
-        """Write one line. Errors: ``BrokenPipeError`` or ``ValueError`` when the process no longer reads."""
+        """Write one line. Errors: ``BrokenPipeError`` or ``ValueError`` if the process no longer reads."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         self.process.stdin.flush()
@@ -49,7 +50,7 @@ class EventProcess:
                 self.process.stdin.close()
 
     def read(self) -> None:
-        """Append what the process has written to ``events``; blocks when the descriptor is not readable."""
+        """Append the process's new output to ``events``; blocks if the descriptor is not readable."""
         chunk = os.read(self.fileno(), 1 << 20)
         self.ended = not chunk
         *lines, rest = (self._rest + chunk).split(b"\n")
@@ -61,7 +62,7 @@ class EventProcess:
                     self.events.append(event)
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any] | None:
-        """Take the next event; ``None`` when none arrives in time. Errors: ``EOFError`` after the last one."""
+        """Take the next event; ``None`` if none arrives in time. Errors: ``EOFError`` after the last event."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.events:
             if self.ended:

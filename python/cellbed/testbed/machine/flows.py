@@ -1,4 +1,4 @@
-"""Sample the senders of TCP flows in the kernel (``laws/flows.c``), as long as the process lives."""
+"""Sample the senders of TCP flows in the kernel (``laws/flows.c``) while the process lives."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, cty
 
 
 def compile_sampler() -> Path:
-    """Return the sampler's object, compiled at its first use. Errors: :class:`LawError`."""
+    """Return the sampler's object file, compiled on first use. Errors: :class:`LawError`."""
     return kernel_object(_SOURCE, FOLDER / _SOURCE)
 
 
 class Sampler:
-    """A sampler in the kernel, whose samples are written to a file.
+    """A sampler in the kernel. Samples are written to a file.
 
-    flows: descriptor of the map of sampled flows, for laws that show variables.
+    flows: descriptor of the map of sampled flows, for laws that expose variables.
     """
 
     def __init__(self, program: int, file: BinaryIO) -> None:
         self._library, self._program, self._file = libbpf(), program, file
         self.flows = self._map(b"flows")
-        # The library calls it as long as the ring exists.
+        # The library calls it while the ring exists.
         self._write = _Callback(self._take)
         self._ring = self._library.ring_buffer__new(self._map(b"samples"), self._write, None, None)
         if not self._ring:
@@ -52,7 +52,7 @@ class Sampler:
         return 0
 
     def follow(self, nodes: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Sample the flows of nodes from now on. nodes: of each, the path of its network namespace, and addresses."""
+        """Begin to sample the flows of nodes. nodes: path of the network namespace and addresses of each node."""
         for number, (namespace, addresses) in enumerate(nodes):
             self._enter(b"nodes", Path(namespace).stat().st_ino.to_bytes(4, "little"), number)
             for address in map(ip_address, addresses):
@@ -65,7 +65,7 @@ class Sampler:
             raise LawError(f"{FOLDER / _SOURCE}: too many nodes: {os.strerror(ctypes.get_errno())}")
 
     def drain(self) -> None:
-        """Write the samples since the last call; to be called every 100 ms or so."""
+        """Write the samples since the last call; call this about every 100 ms."""
         self._library.ring_buffer__consume(self._ring)
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Sampler:
 
 @contextlib.contextmanager
 def sample_flows(path: Path) -> Iterator[Sampler]:
-    """Write samples of TCP flows to a file; the context has the sampler. Errors: :class:`LawError`, ``OSError``."""
+    """Return a context that writes samples of TCP flows to a file. Errors: :class:`LawError`, ``OSError``."""
     library = libbpf()
     with contextlib.ExitStack() as stack:
         program, load = stack.enter_context(open_object(inputs.content(compile_sampler()), FOLDER / _SOURCE, _DENIED))

@@ -1,4 +1,4 @@
-"""Users and network namespaces at the other ends of Unix sockets: the programs of a node have its namespace."""
+"""Users and network namespaces of the peers of Unix sockets. A node's programs have the node's namespace."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import struct
 from collections.abc import Iterable, Iterator
 
 _SIOCGSKNS = 0x894C
-"""linux/sockios.h: returns a descriptor of the network namespace of a socket."""
+"""From linux/sockios.h: returns a descriptor of a socket's network namespace."""
 _AT_ONCE = 16
 
 
 class Admission:
     """The processes that may connect to a socket of a run.
 
-    namespaces: paths of network namespaces. The kernel keeps the namespace where the peer made its socket, also after
-    the peer has ended. Without any, the peer must be a process of this user, such as a hub.
+    namespaces: paths of network namespaces. The kernel keeps the namespace in which the peer made its socket, even
+    after the peer's end. Without namespaces, the peer must be a process of this user, such as a hub.
     """
 
     def __init__(self, namespaces: Iterable[str] = ()) -> None:
         self._namespaces = {os.stat(path).st_ino for path in namespaces}  # noqa: PTH116 - a link of /proc
 
     def admits(self, connection: socket.socket) -> bool:
-        """Return whether a connection is from such a process."""
+        """Return whether the peer of a connection is admitted."""
         if not self._namespaces:
             return peer_of(connection)[1] == os.geteuid()
         try:
@@ -39,7 +39,7 @@ class Admission:
 
 
 def accept_some(listener: socket.socket) -> Iterator[socket.socket]:
-    """Yield some connections that wait at a socket. A flood of them does not keep the run from its other work."""
+    """Yield some waiting connections of a socket: a flood of connections must not delay the run's other work."""
     with contextlib.suppress(OSError):
         for _ in range(_AT_ONCE):
             yield listener.accept()[0]

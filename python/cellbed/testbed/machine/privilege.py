@@ -1,4 +1,4 @@
-"""Users and their rights: to set up the network namespace of this process, alone or with the network helper."""
+"""Users and their rights to configure this process's network namespace, with or without the network helper."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 CAP_NET_ADMIN = 12
 CAP_SYS_ADMIN = 21
 NETWORK_HELPER = Path("/usr/local/libexec/cellbed/cellbed-net")
-"""Where `cellbed grant USER --network` installs the network helper (``crates/nethelper``)."""
+"""Path at which `cellbed grant USER --network` installs the network helper (``crates/nethelper``)."""
 COMPILED_HELPER = Path(__file__).parents[1] / "cellbed-net"
-"""The same program without capabilities, as `make setup` compiles it, or as it comes with a wheel."""
+"""Path of the helper without capabilities, compiled by `make setup` or part of a wheel."""
 NETWORK_USERS = Path("/etc/cellbed/network-users")
-"""The user ids that may use it, one a line."""
+"""File with ids of the users who may use the helper, one per line."""
 _NS_GET_USERNS = 0xB701
 """ioctl of namespace files: a descriptor of the user namespace that owns them (ioctl_ns(2))."""
 
 
 def user_name(user: int) -> str:
-    """Return the login name of a user, or the number where there is none."""
+    """Return the login name of a user, or the number without one."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -28,7 +28,7 @@ def user_name(user: int) -> str:
 
 
 def may_configure_network() -> bool:
-    """True for root, and inside a shell of an ordinary user, who has the capabilities in that shell's namespaces.
+    """Return whether this process may configure its network namespace, as root and ordinary users' shells may.
 
     Capabilities alone are not sufficient: they may belong to a user namespace that does not own the network
     namespace.
@@ -37,7 +37,7 @@ def may_configure_network() -> bool:
 
 
 def is_granted(user: int) -> bool:
-    """Return whether the network helper is installed and `user` may use it."""
+    """Return whether the network helper is installed and may be used by `user`."""
     try:
         lines = NETWORK_USERS.read_text(encoding="utf-8").split()
     except (OSError, ValueError):

@@ -23,15 +23,15 @@ from cellbed_node.processes import Running, die_with_parent, kill, last_line
 
 _log = logging.getLogger(__name__)
 _MOST_SOCKETS = 253
-"""Descriptors of a message (``SCM_MAX_FD`` of Linux)."""
+"""Maximum number of descriptors in a message (``SCM_MAX_FD`` of Linux)."""
 _ANSWER_S, _RUN_S = 10.0, 60.0
-"""The longest time of a child that opens sockets, and of a command."""
+"""Maximum duration, seconds, of a child that opens sockets, and of a command."""
 _PASSES = 100
-"""How often processes are looked for that have begun meanwhile."""
+"""Maximum number of searches for processes that started during the previous search."""
 
 
 class ProgramError(CellbedError):
-    """A program did not start, failed, or ended before its time."""
+    """A program did not start, failed, or ended too early."""
 
     exit_code = 1
 
@@ -44,8 +44,8 @@ class Place:
     binds: (source, target) files that the program sees instead of the host's, such as ``/etc/hosts``.
     cgroups: ``cgroup.procs`` files that the program joins before it executes.
     mount_namespace: path under ``/proc`` (``None``: the mount namespace of the caller).
-    disk: a folder over which the program, and who enters its mount namespace, has a file system of that many bytes.
-    host_name: what the program sees as the machine's name (``None``: the name itself).
+    disk: a folder and a number of bytes. In the program's mount namespace, a file system of this size covers the
+    folder. host_name: the machine's name for the program (``None``: the real name).
     """
 
     network_namespace: str
@@ -57,9 +57,10 @@ class Place:
     host_name: str | None = None
 
     def enter(self, *, keep_capabilities: bool = False) -> None:
-        """Move the calling process here, its control groups first; it dies with its parent. It must have one thread.
+        """Move the calling process here, its control groups first. The process must have one thread; it dies with its
+        parent.
 
-        Errors: ``OSError`` when a namespace or cgroup cannot be entered.
+        Errors: ``OSError`` if a namespace or control group cannot be entered.
         """
         from cellbed import _core
 
@@ -72,12 +73,12 @@ class Process:
 
     It writes JSON lines on standard output, ``{"event": "ready"}`` first, and stops when its standard input ends.
     stage: it starts when all programs of lower stages are ready. load: it then waits for ``{"connect_ns": …}``,
-    connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
+    connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}``, and
     ends, with ``{"event": "done", …}`` as its last line.
-    module: of cellbed, with a ``main`` (:mod:`cellbed_node.lifecycle`); config: file of its configuration, JSON.
-    reads: files that it reads, by paths in the configuration; it writes files beside `config`. env: variables
-    on top of the environment. forked: whether it can be a fork of a process of the same program
-    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as in :class:`Place`, beside the node's.
+    module: module of cellbed with a ``main`` (:mod:`cellbed_node.lifecycle`); config: path of its configuration, JSON.
+    reads: files that it reads, by their paths in the configuration; its output goes beside `config`. env: variables
+    added to the environment. forked: whether the process can be a fork of another process of the same program
+    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as in :class:`Place`, in addition to the node's.
     """
 
     name: str
@@ -93,13 +94,13 @@ class Process:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of this process."""
+        """The arguments of the process."""
         return ["--config", str(self.config)]
 
     @property
     def argv(self) -> list[str]:
         """The whole command."""
-        # -P: a folder 'cellbed' where the command was started is none of our business.
+        # -P: do not import from a folder 'cellbed' in the current directory.
         return [sys.executable, "-P", "-m", self.module, *self.arguments]
 
 
@@ -124,23 +125,23 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
-    folder: working directory there.
-    own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
-    caller ignores is ignored by the command, too.
-    keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
-    descriptors: open ones that the program gets.
-    Errors: ``OSError`` or ``subprocess.SubprocessError`` when a namespace or cgroup cannot be entered.
+    folder: working directory.
+    own_session: detach the program from the terminal, so that Ctrl-C reaches only the caller. Otherwise, the program
+    ignores SIGINT if the caller does.
+    keep_capabilities: let the program keep its capabilities in the user namespace, for a nested shell.
+    descriptors: open file descriptors that the program inherits.
+    Errors: ``OSError`` or ``subprocess.SubprocessError`` if a namespace or control group cannot be entered.
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
     """
     streams.setdefault("stdin", subprocess.DEVNULL)
-    # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only reports that
-    # something did.
+    # This pipe passes errors between fork and exec to the caller: subprocess itself only reports that there was an
+    # error.
     heard, told = os.pipe()
     _log.debug(f"starting {shlex.join(command)} in {place.network_namespace}")
 
     def enter() -> None:
-        # Python ignores SIGPIPE, and the supervisor may hold others back: programs start with the default.
+        # Python ignores SIGPIPE, and the supervisor may block signals: programs start with the default.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if own_session:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -172,7 +173,7 @@ def spawn(
 
 
 def sockets_at(place: Place, make: Callable[[], Sequence[socket.socket]]) -> list[socket.socket]:
-    """Return sockets made in the namespaces of a place: a child that ends at once makes them.
+    """Return sockets that a short-lived child makes in the namespaces of a place.
 
     Errors: ``OSError``. The caller must be single-threaded.
     """
@@ -198,7 +199,7 @@ def sockets_at(place: Place, make: Callable[[], Sequence[socket.socket]]) -> lis
             ) from None
         finally:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)  # it has no file or device that could keep a killed process
+            os.waitpid(child, 0)  # nothing can delay the child's death after SIGKILL
     if not descriptors:
         raise OSError(answer.decode(errors="replace") or "its child was killed")
     return [socket.socket(fileno=each) for each in descriptors]
@@ -213,7 +214,7 @@ def listener(place: Place | None, address: tuple[str, int], backlog: int = 128) 
 
 @contextlib.contextmanager
 def isolate() -> Iterator[Place]:
-    """Yield a place with a network of its own, where loopback is the only device. Errors: :class:`ProgramError`."""
+    """Yield a place with a separate network whose only device is loopback. Errors: :class:`ProgramError`."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
     command = ["unshare", *user, "--net", "sh", "-c", "ip link set lo up && echo && exec cat"]
     pipe = subprocess.PIPE
@@ -229,14 +230,14 @@ def isolate() -> Iterator[Place]:
 
 
 def end(process: Running, patience: float = 1.0) -> None:
-    """End a program that was started here: ask, wait `patience` seconds, then kill its process group."""
+    """End a program that was started here: SIGTERM, wait `patience` seconds, then kill its process group."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(patience)
         except subprocess.TimeoutExpired:
             kill(process)
-    # The rest of its session is ended, too.
+    # End the rest of the program's session, too.
     kill(process)
 
 
@@ -252,7 +253,7 @@ def outlives(leader: int) -> bool:
 
 
 def inhabitants(namespace: int) -> list[int]:
-    """Processes in the network namespace with this inode number, as far as this user may see."""
+    """Return the processes in the network namespace with this inode number, as far as this user can see them."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -263,8 +264,8 @@ def inhabitants(namespace: int) -> list[int]:
 
 
 def signal_inhabitants(namespace: str, number: int, spared: Collection[int]) -> None:
-    """Send a signal to all processes in the network namespace at a path but those `spared`, and to those that start
-    meanwhile."""
+    """Send a signal to all processes in the network namespace at a path, except `spared`. Processes that start
+    meanwhile are included."""
     inode = Path(namespace).stat().st_ino
     reached = set(spared)
     for _ in range(_PASSES):
@@ -278,9 +279,9 @@ def signal_inhabitants(namespace: str, number: int, spared: Collection[int]) -> 
 
 
 def run(command: Sequence[str], *, text: str | None = None, place: Place | None = None) -> str:
-    """Run `command` with `text` as its input, in the namespaces of `place` if given, and return its output.
+    """Run `command` with input `text`, in the namespaces of `place` if given, and return its output.
 
-    Errors: :class:`ProgramError` when it cannot be run or fails.
+    Errors: :class:`ProgramError` if it cannot be run or fails.
     """
     pipe = subprocess.PIPE
     process: subprocess.Popen[bytes]
@@ -309,7 +310,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interruption:
     """Context that turns SIGINT, SIGTERM and SIGHUP into one ``KeyboardInterrupt``, until :meth:`shield`.
 
-    signal: number of the first signal that came, or ``None``.
+    signal: number of the first signal that arrived, or ``None``.
     """
 
     def __init__(self) -> None:
@@ -318,7 +319,7 @@ class Interruption:
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def shield(self) -> None:
-        """From now on only note signals: clean-up has begun."""
+        """From now on, only note signals: clean-up has begun."""
         self._shielded = True
 
     def __enter__(self) -> Interruption:
@@ -345,7 +346,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def ignore_hang_ups() -> Iterator[None]:
-    """Context that ignores a closing terminal (SIGHUP)."""
+    """Return a context that ignores a closing terminal (SIGHUP)."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield

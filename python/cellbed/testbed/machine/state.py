@@ -1,11 +1,11 @@
-"""The registry of live runs, testbeds and shells, so that what a killed one leaves can be found and undone.
+"""The registry of live runs, testbeds and shells: it allows clean-up after killed ones.
 
-Each live run has one JSON file in ``$XDG_STATE_HOME/cellbed/live``. What has to be undone is noted there *before* it is
-done. A record is stale when its process is gone: process ids are reused, so the start time of the process and the
+Each live run has one JSON file in ``$XDG_STATE_HOME/cellbed/live``. Each resource is noted in the file *before* it is
+made. A record is stale if its process is gone: process ids are reused, so the start time of the process and the
 boot id of the machine are compared as well. A process in another PID namespace has another id here.
 
-A record holds names and numbers, never commands, and each of them must belong to the run of the record's file name. A
-record of another user is not read: root's clean-up would otherwise do what that user wrote into it.
+A record contains names and numbers, never commands. Each must belong to the run in the record's file name. Records
+of other users are not read: root's clean-up would otherwise follow what those users wrote.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from cellbed.support.errors import CellbedError
 RUN_VARIABLE = "CELLBED_RUN"
 """Environment variable that marks every process of a run with the run's identifier."""
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""What a testbed may be called: like a scenario."""
+"""Pattern of testbed names, the same as for scenarios."""
 ENGINES = ("podman", "docker")
 _INITIAL_NAMESPACE = 0xEFFFFFFC
 """Inode of the PID namespace of the machine (``PROC_PID_INIT_INO``, Linux, include/linux/proc_ns.h)."""
 ENDED = ("Z", "X")
 """States of processes that have ended."""
 _LARGEST = 1 << 16
-"""Bytes of a record; a real one has less than 2,000."""
+"""Maximum size of a record, bytes; real records have less than 2,000."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Record:
 
     identifier: unique name, also the value of ``CELLBED_RUN`` in its processes.
     kind: ``"run"``, ``"testbed"`` or ``"shell"``.
-    name: of a standing testbed, which no other live one has.
+    name: name of a standing testbed, unique among live ones.
     process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
     namespace: inode of the PID namespace of `process`; ``None`` in records of earlier versions.
     folder: the run's folder, or ``None``.
@@ -52,7 +52,7 @@ class Record:
     engine: container engine that may have a container called ``cellbed-`` and the identifier, or ``None``.
     """
 
-    # For what reads a record: no unknown key, no conversion of types.
+    # For reading records: no unknown keys, no conversion of types.
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
 
     identifier: str
@@ -72,7 +72,7 @@ class Record:
     def create(cls, kind: str, folder: Path | None = None, name: str | None = None) -> Record:
         """Register the calling process as the supervisor of a new run, testbed or shell.
 
-        Errors: :class:`CellbedError` for a `name` that a live testbed has, and as of :meth:`save`.
+        Errors: :class:`CellbedError` if a live testbed has this `name`, and as in :meth:`save`.
         """
         record = cls(
             identifier=f"{kind}-{os.getpid()}-{secrets.token_hex(3)}",
@@ -90,7 +90,7 @@ class Record:
         if not re.fullmatch(NAME, name):
             raise CellbedError(f"'{name}' is no name for a testbed: write letters, digits, '.', '_' and '-'")
         live_folder().mkdir(parents=True, exist_ok=True)
-        with (live_folder() / "names.lock").open("w") as lock:  # two with the same name at the same time
+        with (live_folder() / "names.lock").open("w") as lock:  # against concurrent use of a name
             fcntl.flock(lock, fcntl.LOCK_EX)
             taken = [each.name for each in records() if each.name is not None and not each.is_stale()]
             if name in taken:
@@ -125,16 +125,16 @@ class Record:
         return f"cellbed-{self.identifier}"
 
     def save(self) -> None:
-        """Write the record whole: to a temporary file, then renamed.
+        """Write the record atomically: to a temporary file, which is then renamed.
 
-        Errors: :class:`CellbedError` where the registry cannot be written.
+        Errors: :class:`CellbedError` if the registry cannot be written.
         """
         path = self._path()
         temporary = path.with_suffix(".tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.unlink(missing_ok=True)
-            # Exclusive: where another user may write to the folder, a link there must not lead to a file of this user.
+            # Exclusive: in a folder that others can write to, a link of this name must not lead to a file of this user.
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(file, "w", encoding="utf-8") as record:
                 record.write(json.dumps(asdict(self), indent=1))
@@ -147,15 +147,15 @@ class Record:
                 temporary.unlink()
 
     def remove(self) -> None:
-        """Forget the record: everything is undone. A control socket that its emulator left goes with it."""
+        """Remove the record after clean-up, with any control socket that the emulator has left."""
         if self.control is not None:
             with contextlib.suppress(OSError):
                 Path(self.control).unlink()
-        for path in (self._path(), self._path().with_suffix(".tmp")):  # a process that is killed leaves the latter
+        for path in (self._path(), self._path().with_suffix(".tmp")):  # a killed process leaves the temporary file
             path.unlink(missing_ok=True)
 
     def is_stale(self) -> bool:
-        """Return whether the supervising process is gone, as far as that can be seen from here."""
+        """Return whether the supervising process is gone, as far as this process can see."""
         if self.boot != boot_identifier():
             return True
         if self.namespace in (None, own := _own_namespace()):
@@ -163,7 +163,7 @@ class Record:
         return own == _INITIAL_NAMESPACE and not self._runs_elsewhere()
 
     def _runs_elsewhere(self) -> bool:
-        """Return whether a process of any PID namespace is the supervising one: the initial namespace contains all."""
+        """Return whether the supervising process runs in any PID namespace: the initial namespace shows all."""
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 status = (folder / "status").read_text(encoding="utf-8", errors="replace")
@@ -173,7 +173,7 @@ class Record:
         return False
 
     def is_registered(self) -> bool:
-        """Return whether the record is still there: else everything is undone."""
+        """Return whether the record still exists; otherwise, clean-up is complete."""
         return self._path().exists()
 
     def _path(self) -> Path:
@@ -187,20 +187,20 @@ def live_folder() -> Path:
 
 
 def records() -> list[Record]:
-    """Return all records of this user, oldest first; without those that :func:`read_records` skips."""
+    """Return all records of this user, oldest first, except those that :func:`read_records` skips."""
     return read_records()[0]
 
 
 def read_records() -> tuple[list[Record], list[str]]:
-    """Return all records of this user, oldest first, and a line for each file that is skipped: another user's,
-    malformed."""
+    """Return all records of this user, oldest first, and a line for each skipped file (another user's, or
+    malformed)."""
     found: list[tuple[float, Record]] = []
     skipped: list[str] = []
     for path in sorted(live_folder().glob("*.json")):
         try:
             content, changed = read_own(path)
             found.append((changed, parse_record(content, path.stem)))
-        except FileNotFoundError:  # its run has just ended
+        except FileNotFoundError:  # the run has just ended
             continue
         except OSError as error:
             skipped.append(f"skipped {path}: {error.strerror}")
@@ -210,11 +210,12 @@ def read_records() -> tuple[list[Record], list[str]]:
 
 
 def read_own(path: Path) -> tuple[bytes, float]:
-    """Return the content of a small file that only this user can have written, and when it was written (``st_mtime``).
+    """Return the content of a small file that only this user can have written, and its modification time
+    (``st_mtime``).
 
-    Errors: ``OSError``; ``ValueError`` where another user may have written it.
+    Errors: ``OSError``; ``ValueError`` if another user may have written it.
     """
-    # Not through a link, and without waiting for the writer of a pipe.
+    # Do not follow a link, and do not wait for the writer of a pipe.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -230,8 +231,8 @@ def read_own(path: Path) -> tuple[bytes, float]:
 
 
 def parse_record(content: bytes, name: str) -> Record:
-    """Return the record in a file called `name` and ``.json``. Errors: ``ValueError``, with the reason, where it is
-    none."""
+    """Return the record in a file called `name` and ``.json``. Errors: ``ValueError``, with the reason, for a malformed
+    record."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -258,7 +259,7 @@ def parse_record(content: bytes, name: str) -> Record:
 
 
 def _is_plain(path: str, name: str | None = None) -> bool:
-    """Return whether a path is absolute, without ``..`` and the like, and leads to something called `name`."""
+    """Return whether a path is absolute, without ``..`` and the like, and ends with `name`."""
     plain = path.startswith("/") and os.path.normpath(path) == path and "\0" not in path
     return plain and name in (None, Path(path).name)
 
@@ -273,13 +274,13 @@ def boot_identifier() -> str:
 
 
 def process_start(process: int) -> int | None:
-    """Start of a process in clock ticks since boot (proc(5), ``stat`` field 22), or ``None`` if it is gone."""
+    """Return the start of a process in clock ticks since boot (proc(5), ``stat`` field 22); ``None`` if it is gone."""
     fields = status_of(process)
     return None if fields[0] in ENDED else int(fields[19])
 
 
 def status_of(process: int) -> list[str]:
-    """Return what proc(5) ``stat`` has of a process from its state on; of one that is gone, the state ``X``."""
+    """Return the fields of a process in proc(5) ``stat``, from its state on; the state ``X`` if the process is gone."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -12,16 +12,16 @@ from cellbed.scenario.migrations import Migration
 
 
 class Sent(Protocol):
-    """The transfers of a channel so far. sent_bytes: on the wire, compressed. on_link_ns: from the first connection of
-    each to its last byte."""
+    """The transfers of a channel so far. sent_bytes: bytes on the wire, compressed. on_link_ns: sum of the times from a
+    transfer's first connection to its last byte."""
 
     sent_bytes: int
     on_link_ns: int
 
 
 class Account:
-    """The account of a migration from a node. content: for ``run.json``. reason: of the policy that has decided it.
-    clock: returns the time, ns."""
+    """The account of a migration from a node. content: account in the format of ``run.json``. reason: the policy's
+    reason, if any. clock: returns the time, ns."""
 
     def __init__(
         self,
@@ -48,20 +48,20 @@ class Account:
         self._note("began", "begin_s")
 
     def end(self, error: Exception | None) -> None:
-        """Note the end. error: why it failed."""
+        """Record the end. error: why the migration failed."""
         self.content["failed"] = None if error is None else str(error)
         self._note("ended", "end_s", failed=self.content["failed"])
 
     @contextmanager
     def phase(self, name: str, channel: Sent) -> Iterator[dict[str, Any]]:
-        """Note a phase and what is sent meanwhile. What the body adds to the mapping is noted with its end."""
+        """Record a phase and the bytes sent during it. Entries that the body adds are recorded when the phase ends."""
         more: dict[str, Any] = {}
         before, linked, begin_ns = channel.sent_bytes, channel.on_link_ns, self._clock()
         what = f"{self._table.app}: {name}"
         self._journal.note("move phase began", what, begin_ns)
         try:
             yield more
-        finally:  # also for a phase that fails
+        finally:  # also if the phase fails
             if sent := channel.sent_bytes - before:
                 more = {"bytes": sent, "on_link_s": (channel.on_link_ns - linked) / 1e9, **more}
             end_ns = self._clock()

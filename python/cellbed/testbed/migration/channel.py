@@ -1,7 +1,8 @@
 """The channel of a migration: files from source to target as ordinary TCP traffic over the emulated links.
 
-Two programs (:mod:`~cellbed.testbed.migration.transfer`) run in the nodes' network namespaces and control groups, of
-other machines in the namespaces through which their packets come. They inherit connections that this process has made.
+Two programs (:mod:`~cellbed.testbed.migration.transfer`) run in the nodes' network namespaces and control groups. For
+other machines, the namespaces are those through which the machines' packets come. The programs inherit connections that
+this process has made.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ _ATTACH_FILTER = 26
 
 
 class Helper(EventProcess):
-    """A program of cellbed beside a node, in its place or the namespace before its machine."""
+    """A program of cellbed beside a node: in the node's place, or in the namespace before its machine."""
 
     def __init__(self, node: Backend, module: str, config: Mapping[str, Any], *, descriptors: Sequence[int] = ()):
-        """Start it. module: of cellbed; config: its argument, as JSON. descriptors: it inherits them.
+        """Start the program. module: module of cellbed; config: its argument, as JSON. descriptors: inherited
+        descriptors.
 
         Errors: ``OSError``.
         """
@@ -56,12 +58,12 @@ class Helper(EventProcess):
         super().__init__(process, Path(os.devnull))
 
     def command(self, **command: Any) -> None:
-        """Send a command to the program. It ignores one that comes after its end."""
+        """Send a command to the program. After its end, commands are ignored."""
         with contextlib.suppress(BrokenPipeError):
             self.send(command)
 
     def collect(self) -> None:
-        """Take what the program has printed meanwhile. Errors: :class:`MigrationError` of its ``error``."""
+        """Read the program's output so far. Errors: :class:`MigrationError` after an ``error`` of the program."""
         while not self.ended and select.select([self], [], [], 0)[0]:
             self.read()
         for event in self.events:
@@ -69,9 +71,9 @@ class Helper(EventProcess):
                 raise MigrationError(f"{self.node}: {event['error']}")
 
     def next(self, key: str) -> Any:
-        """Return the last value of a key that the program has printed, and forget it; ``None`` if there is none.
+        """Take the last printed value of a key; ``None`` if there is none.
 
-        Errors: :class:`MigrationError`, also where the program has ended without it.
+        Errors: :class:`MigrationError`, also if the program has ended without this key.
         """
         self.collect()
         found = [event[key] for event in self.events if key in event]
@@ -91,9 +93,9 @@ class Helper(EventProcess):
 
 
 def wait(helper: Helper, key: str, patience_s: float) -> Generator[None, None, Any]:
-    """Wait until a program has printed a key; the generator's value is the value of the key.
+    """Wait until a program has printed a key; return the key's value (as the generator's value).
 
-    Errors: :class:`MigrationError`, also where it has not printed the key within `patience_s`.
+    Errors: :class:`MigrationError`, also if the program has not printed the key within `patience_s`.
     """
     deadline = time.monotonic() + patience_s
     while (value := helper.next(key)) is None:
@@ -106,11 +108,11 @@ def wait(helper: Helper, key: str, patience_s: float) -> Generator[None, None, A
 def connect(
     source: Backend, target: Backend, *, connections: int = 1, control: str | None = None, rate_bps: int | None = None
 ) -> Generator[None, None, tuple[list[socket.socket], list[socket.socket]]]:
-    """Connect two nodes, or the namespaces before them, over the emulated links; both ends are the generator's value.
+    """Connect two nodes, or the namespaces before them, over the emulated links; return both ends of the connections.
 
-    Nobody else can connect meanwhile: the kernel drops packets to the listening sockets that are not from the address
-    and port of the other end, so that they look closed and no flood fills their queues. control, rate_bps: of all
-    connections, as of :class:`TcpChannel`. Errors: :class:`MigrationError`, ``OSError``.
+    Other programs cannot connect meanwhile: the kernel drops packets to the listening sockets unless they are from the
+    address and port of the other end. So the sockets look closed, and no flood fills their queues. control, rate_bps:
+    as in :class:`TcpChannel`, for all connections. Errors: :class:`MigrationError`, ``OSError``.
     """
     with contextlib.ExitStack() as stack:
         ends: list[list[socket.socket]] = []
@@ -153,7 +155,8 @@ def connect(
 
 
 def accept_only(listener: socket.socket, address: str, port: int) -> None:
-    """Have the kernel drop packets of all other ends (socket(7), ``SO_ATTACH_FILTER``; linux/filter.h)."""
+    """Have the kernel drop packets from all other addresses and ports (socket(7), ``SO_ATTACH_FILTER``;
+    linux/filter.h)."""
     of_network_header, drop = 0xFFF00000, (0x06, 0, 0, 0)
     program = [
         *((0x20, 0, 0, of_network_header + 12), (0x15, 0, 3, int(IPv4Address(address)))),  # the source address
@@ -167,8 +170,8 @@ def accept_only(listener: socket.socket, address: str, port: int) -> None:
 class TcpChannel:
     """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes, or the namespaces before them.
 
-    connections: number of TCP connections. control: name of their congestion control for the kernel; ``None``: as the
-    source. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
+    connections: number of TCP connections. control: the kernel's name of their congestion control; ``None``: the
+    source's. level: compression level of zstd; 0: no compression. rate_bps: maximum rate of all connections together.
     """
 
     def __init__(
@@ -190,7 +193,7 @@ class TcpChannel:
         self._prepared: tuple[int, int, Helper, Helper] | None = None
 
     def prepare(self, source: int, target: int) -> Steps:
-        """Connect, and start the programs for the next :meth:`send`, of these files: it then loses no time.
+        """Connect, and start the programs in advance for the next :meth:`send` of these files.
 
         Errors: :class:`MigrationError`.
         """
@@ -224,7 +227,7 @@ class TcpChannel:
             self.close()
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the remaining programs and connections."""
         for helper in self._helpers:
             helper.close()
         self._helpers.clear()
@@ -232,14 +235,14 @@ class TcpChannel:
     def _start(
         self, source: int, target: int, *, waits: bool = False, names: Sequence[str] | None = None
     ) -> Generator[None, None, tuple[Helper, Helper]]:
-        """Connect, and start both programs: the generator's value. waits: the sender waits for a command."""
+        """Connect, and start and return both programs. waits: the sender waits for a command."""
         try:
             near, far = yield from connect(self._source, self._target, **self._options)
             ends = (self._target, "receive", far, target), (self._source, "send", near, source)
             with contextlib.ExitStack() as stack:
                 for each in (*near, *far):
                     stack.callback(each.close)
-                listed = stack.enter_context(tempfile.TemporaryFile())  # longer than an argument can be
+                listed = stack.enter_context(tempfile.TemporaryFile())  # may be too long for an argument
                 listed.write(json.dumps(names).encode())
                 listed.flush()
                 for node, role, connections, file in ends:
@@ -255,7 +258,7 @@ class TcpChannel:
         return receiver, sender
 
     def _count_sent(self, sender: Helper) -> int | None:
-        """Return the bytes that a sender has sent so far, if it has reported more. It may have ended after the last."""
+        """Return the bytes that a sender has sent so far, if its reports have increased. The sender may have ended."""
         sender.collect()
         found: int | None = None
         for event in sender.events:

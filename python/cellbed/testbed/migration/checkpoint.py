@@ -1,9 +1,9 @@
-"""Moves of a running program by CRIU: its processes, memory and connections, as they are.
+"""Moves of a running program by CRIU: processes, memory and connections keep their state.
 
-The program is stopped (SIGSTOP) and dumped as a stopped one; its restored copy is stopped, too. The move becomes valid
-when the copy may run: until then nothing of it has run, and the program at the source has lost nothing and can go on.
-While it is stopped the source drops the packets of its ports, so that its kernel acknowledges nothing that the snapshot
-lacks, and resets no connection. Clients' kernels send them again.
+The program is stopped (SIGSTOP) and dumped in this state; its restored copy is stopped, too. The move becomes final
+when the copy is continued. Until then the copy has not run, and the program at the source can be continued without
+loss. While the program is stopped, the source drops the packets of its ports: so the kernel there acknowledges no data
+that the snapshot lacks, and resets no connection. Clients' kernels retransmit the packets.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ _PROGRAM = "cellbed.testbed.migration.snapshot"
 _DUMP = ("--leave-running", "--tcp-established", "--network-lock", "skip", "--manage-cgroups=ignore", "--file-locks")
 _RESTORE = ("--tcp-established", "--manage-cgroups=ignore", "--file-locks")
 _PATIENCE_S = 60.0
-"""Of an end of CRIU that must be awaited, since the program would be damaged without it."""
+"""Maximum wait for the end of CRIU, seconds, when killing CRIU would damage the program."""
 CRIU_S = 600.0
-"""Of a step of CRIU, which reads or writes all memory of the program."""
+"""Maximum duration of a step of CRIU, seconds; a step reads or writes all memory of the program."""
 _STOP_S = 10.0
-"""Of a process, until it stops or ends."""
+"""Maximum wait until a process stops or ends, seconds."""
 _PROBE_S = 20.0
 _LONGEST_LOG = 64 << 20
 _PIDFD_GETFD = 438
-"""The number of pidfd_getfd(2), the same on all architectures."""
+"""System call number of pidfd_getfd(2), the same on all architectures."""
 _TCP_REPAIR = 19
 
 
 T = TypeVar("T")
 Waiting = Generator[None, None, T]
-"""Steps with a result."""
+"""Steps that return a result."""
 
 
 class Restored:
-    """A restored program: the program that holds its process namespace, which ends as the restored one does.
+    """A restored program, represented by the holder of its process namespace, which ends as the program does.
 
-    root: its first process. home: its first working folder, as it sees it.
+    root: the program's first process. home: the program's first working folder, as seen by the program.
     """
 
     def __init__(self, holder: Running, root: int, home: str) -> None:
@@ -83,15 +83,16 @@ class Restored:
                 os.kill(self.root, number)
 
     def kill(self) -> None:
-        """Send SIGKILL to all of its processes, whose namespace ends with its holder."""
+        """Send SIGKILL to the holder, and thereby to all processes in its namespace."""
         self._holder.kill()
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
     """A program at both ends of a move. root: its first process. folder, there: descriptors of its folder at the source
-    and at the target. there_seen: the latter as programs at the target see it; home: the former as the program does.
-    is_shared: whether both are one. images, saved, arrived: folder of the images, and its descriptors at both ends."""
+    and at the target; is_shared: whether they are the same folder. there_seen: path of `there` for programs at the
+    target; home: path of `folder` for the program. images: folder of images; saved, arrived: its descriptors at both
+    ends."""
 
     root: int
     folder: int
@@ -105,11 +106,11 @@ class _Ends:
 
 
 class Checkpoint(Strategy):
-    """The steps that the ways to move a program by CRIU share. Each move has an object of its own."""
+    """The common steps of all strategies that use CRIU. Each move has a separate object."""
 
     moves_memory = True
     on_demand = False
-    """Whether pages follow when the copy asks for them."""
+    """Whether pages are transferred when the copy requests them."""
 
     def __init__(self) -> None:
         self.helpers: list[Helper] = []
@@ -141,9 +142,9 @@ class Checkpoint(Strategy):
             yield from self._restore(move, ends, holder)
         move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
         yield from self.complete(move, dump)
-        self.helpers.remove(holder)  # it lives as long as the program
+        self.helpers.remove(holder)  # the holder lives as long as the program
         yield from self._leave(move)
-        for name in names:  # or those that end there would be back with the program
+        for name in names:  # else they would come back with the program
             remove(ends.folder, name)
         self._close()
 
@@ -163,7 +164,7 @@ class Checkpoint(Strategy):
             raise MigrationError(f"the folder of {move.program.name}: {error}") from error
         seen, images = move.source.inside(work), move.folder / "images"
         home = process.home if isinstance(process, Restored) else seen
-        # Namespaces share absolute folders.
+        # Absolute paths are the same for all namespaces.
         is_shared = seen == "/" or (work.startswith("/") and not move.source.own_files)
         saved, arrived = self.folders(move, images.name)
         return _Ends(root_of(process), folder, there, move.target.inside(work), home, is_shared, images, saved, arrived)
@@ -206,9 +207,10 @@ class Checkpoint(Strategy):
         return holder, dump
 
     def _save(self, move: Move, ends: _Ends, dump: Helper, tracking: list[str]) -> Waiting[list[str]]:
-        """Stop and dump the program; return the names in its folder that move with it. tracking: options of CRIU."""
+        """Stop and dump the program; return the names in its folder that move with it. tracking: further options of
+        CRIU."""
         yield from _filter(move, move.source, _LOCKED)
-        yield  # what is in the queue of a listening socket is accepted
+        yield  # let the program accept queued connections
         yield from stop(ends.root, self._stopped)
         yield from self._dumped(dump, ends.images, "dump", tracking)
         files = ends.images / "files.img"
@@ -217,9 +219,9 @@ class Checkpoint(Strategy):
         return [] if ends.is_shared else files_that_move(move, self._stopped, ends.folder, ends.home)
 
     def _restore(self, move: Move, ends: _Ends, holder: Helper) -> Steps:
-        """Restore the program at the target, and let it serve there. Errors: :class:`MigrationError`."""
+        """Restore the program at the target and continue it. Errors: :class:`MigrationError`."""
         options = [*_RESTORE, *(yield from self.before_restore())]
-        # Restored sockets announce themselves, and clients would reset connections from an unknown address.
+        # Restored sockets send packets, and clients would reset connections from an unknown address.
         yield from _filter(move, move.target, _LOCKED)
         holder.command(options=options)
         if (yield from wait(holder, "done", CRIU_S)):
@@ -234,11 +236,11 @@ class Checkpoint(Strategy):
             os.kill(each, signal.SIGCONT)
 
     def _leave(self, move: Move) -> Steps:
-        """End the program at the source, whose sockets send nothing any more. Errors: :class:`MigrationError`."""
+        """End the program at the source without sending packets. Errors: :class:`MigrationError`."""
         sockets, stopped = _silence_sockets(self._stopped), self._stopped
         self._stopped = []
         yield from move.leave(grace=False)
-        for each in stopped:  # some may lead sessions of their own
+        for each in stopped:  # some may lead other sessions
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         deadline = time.monotonic() + _STOP_S
@@ -253,7 +255,7 @@ class Checkpoint(Strategy):
     def undo(self, move: Move) -> Steps:
         for helper in self.helpers:
             if helper is not self._dump:
-                helper.close()  # the copy first
+                helper.close()  # end the copy first
         self.after_restore(failed=True)
         if self._dump is not None:
             self._dump.request_stop()
@@ -284,12 +286,12 @@ class Checkpoint(Strategy):
         return here, self.held.enter_context(close_after(os.open(name, os.O_RDONLY, dir_fd=move.target_folder)))
 
     def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
-        """Start what fetches pages on demand; return the connection of the program that dumps."""
+        """Start the programs that fetch pages on demand; return the dumping program's connection, if any."""
         yield from ()
         return None
 
     def rounds(self, move: Move, dump: Helper) -> Waiting[list[str]]:
-        """Send what can be sent while the program runs; return further options of CRIU for the dump."""
+        """Send memory in advance while the program runs; return further options of CRIU for the dump."""
         yield from ()
         return []
 
@@ -299,14 +301,15 @@ class Checkpoint(Strategy):
         return []
 
     def after_restore(self, *, failed: bool = False) -> None:
-        """Do what must happen before the copy runs, or undo it after a failure."""
+        """Take the last steps before the copy runs, or undo them after a failure."""
 
     def complete(self, move: Move, dump: Helper) -> Steps:
-        """Wait until the copy needs the source no more."""
+        """Wait until the copy no longer needs the source."""
         yield from ()
 
     def start(self, node: Backend, descriptors: Sequence[int], **config: Any) -> Helper:
-        """Start the program that runs CRIU for a node, in a role. descriptors: that it gets.
+        """Start the program that runs CRIU for a node. descriptors: file descriptors to inherit. config: role and
+        settings.
 
         Errors: :class:`MigrationError`.
         """
@@ -318,7 +321,7 @@ class Checkpoint(Strategy):
         return helper
 
     def _dumped(self, dump: Helper, images: Path, verb: str, options: Sequence[str]) -> Steps:
-        """Dump the program into a folder. verb: of CRIU."""
+        """Dump the program into a folder. verb: command of CRIU."""
         dump.command(verb=verb, images=images.name, options=options)
         deadline = time.monotonic() + CRIU_S
         while (status := dump.next("done")) is None:
@@ -338,15 +341,15 @@ class Checkpoint(Strategy):
 
 
 def _free_number(root: int) -> int:
-    """Return a number above which a hundred are no ids of a program's processes and threads."""
+    """Return a number; the next hundred are no ids of the program's processes and threads."""
     tasks = (task.name for process in descendants(root) for task in Path(f"/proc/{process}/task").iterdir())
     used = {innermost(int(task)) for task in tasks}
     return next(least for least in range(300, 1 << 15, 100) if used.isdisjoint(range(least, least + 101)))
 
 
 def _newest_child(holder: int) -> int:
-    """Return the restored program below the one that holds its namespace: with a process between them in a
-    container, and beside the first process."""
+    """Return the restored program, below the holder of its namespace and beside the namespace's first process. In a
+    container, another process lies between holder and program."""
     below = list_children(holder)
     return (below if len(below) > 1 else list_children(below[0]))[-1]
 
@@ -361,9 +364,10 @@ def root_of(process: Running) -> int:
 
 
 def stop(root: int, stopped: list[int]) -> Steps:
-    """Stop a process and its children, and wait until they have stopped. stopped: all that received the signal.
+    """Stop a process and its children, and wait until they have stopped. stopped: gets all processes that were
+    signalled.
 
-    Errors: :class:`MigrationError` of a process that does not stop, as one that waits for a disk.
+    Errors: :class:`MigrationError` for a process that does not stop, such as one that waits for a disk.
     """
     deadline = time.monotonic() + _STOP_S
     while new := [each for each in descendants(root) if each not in stopped]:
@@ -379,8 +383,8 @@ def stop(root: int, stopped: list[int]) -> Steps:
 
 
 def external_files(root: int) -> dict[str, int]:
-    """Return the open files of a program that lie on no mount of its own, such as its output: by their names for CRIU
-    descriptors of this process, since a path could lead elsewhere."""
+    """Return the open files of a program outside its own mounts, such as its output: descriptors of this process, by
+    their names for CRIU. A path could lead to another file."""
     found: dict[str, int] = {}
     for process in descendants(root):
         folder = Path(f"/proc/{process}")
@@ -396,10 +400,10 @@ def external_files(root: int) -> dict[str, int]:
 
 
 def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
-    """Return the names in the folder of a program that move with it: all; or only its open files and folders, if
-    another program of either node shares the folder. home: the folder, as its processes see it.
+    """Return the names in the folder of a program that move with it: all names, or only its open files and folders if
+    another program of either node shares the folder. home: path of the folder for the program.
 
-    Errors: :class:`MigrationError` of a name that is another program's, too.
+    Errors: :class:`MigrationError` for a name that another program also uses.
     """
     everything = sorted(each for each in names_in(folder) if not each.startswith(".cellbed-migration-"))
     assert isinstance(move.program, UnmodifiedProgram)
@@ -420,7 +424,7 @@ def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str
 
 
 def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
-    """Return the names in a folder of the files and folders that processes have open, mapped, or as working folder."""
+    """Return the names in a folder that processes use: open files and folders, mapped files, working folders."""
     found: set[str] = set()
     for process in processes:
         for link in ("cwd", "fd", "map_files"):
@@ -433,7 +437,7 @@ def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
 
 
 def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
-    """Yield duplicates of another process's descriptors. is_wanted: selects them by the links that name their files.
+    """Yield duplicates of another process's descriptors. is_wanted: selects descriptors by the link to their file.
 
     Errors: ``OSError``.
     """
@@ -452,28 +456,28 @@ def _take(owner: int, number: int) -> int:
 
 
 def _silence_sockets(processes: Sequence[int]) -> list[socket.socket]:
-    """Return the sockets of processes, whose end sends nothing any more: their connections live elsewhere.
+    """Return the processes' sockets, silenced: their end sends no packet, since the connections have moved.
 
     The kernel closes sockets under repair without a packet (``tcp_disconnect`` in net/ipv4/tcp.c).
     """
     found = []
     for process in processes:
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended, or is a zombie
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # the process has ended, or is a zombie
             for descriptor in duplicate_descriptors(process, lambda name: name.startswith("socket:")):
                 found.append(socket.socket(fileno=descriptor))
-                with contextlib.suppress(OSError):  # it is not of TCP, or listens
+                with contextlib.suppress(OSError):  # the socket is not TCP, or listens
                     found[-1].setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
     return found
 
 
 _LOCKED = ("input {} dport", "output {} sport")
-"""Packets that are dropped while the program is stopped: hook, and which ports."""
+"""Packets dropped while the program is stopped: hook of the filter, and field with the program's ports."""
 _SILENT = ("output {} flags & rst == rst {} sport",)
-"""And afterwards at the source: what was under way to it resets no connection that has moved."""
+"""Packets dropped afterwards at the source: no reset in reply to late packets may close a moved connection."""
 
 
 def _filter(move: Move, node: Backend, dropped: Sequence[str]) -> Steps:
-    """Replace the packet filter of a node for the ports of the program. dropped: none for no filter.
+    """Replace the packet filter of a node for the program's ports. dropped: packets to drop; empty for no filter.
 
     Errors: :class:`MigrationError`.
     """
@@ -548,7 +552,7 @@ def _find_obstacle(strategy: type[Checkpoint]) -> str | None:
 
 
 def _try(strategy: Checkpoint, folder: Path) -> None:
-    """Move a program that sleeps, in the namespaces of this process. Errors: :class:`CellbedError`, ``OSError``."""
+    """Move a sleeping program within the namespaces of this process. Errors: :class:`CellbedError`, ``OSError``."""
     place = Place(network_namespace="/proc/self/ns/net")
     address = ("127.0.0.1", "::1")
     source, target = (NamespaceNode(Setup(f"trial-{end}", place, addresses=address)) for end in ("source", "target"))

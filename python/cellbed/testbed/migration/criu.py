@@ -1,4 +1,4 @@
-"""CRIU: where it is, whether it works on this machine, and its images."""
+"""CRIU: its location, version and errors, and the format of its images."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cellbed.support.errors import CellbedError
 from cellbed_node.processes import find
 
 LEAST = (4, 2)
-"""Earlier ones cannot dump sockets of TCP on current kernels."""
+"""Minimum version: earlier versions cannot dump TCP sockets on current kernels."""
 VARIABLE = "CELLBED_CRIU"
 UNPACKED = Path("/opt/criu/usr/sbin/criu")
-"""The path where ``scripts/criu.sh`` unpacks it."""
+"""Path of the CRIU that ``scripts/criu.sh`` unpacks."""
 REMEDY = (
     f"install criu {LEAST[0]}.{LEAST[1]} or newer, or unpack it beside the system with `sudo scripts/criu.sh`, "
     f"or name it with {VARIABLE}=/path/to/criu"
@@ -29,7 +29,7 @@ REMEDY = (
 _VERSION = re.compile(rb"Version: (\d+)\.(\d+)")
 _ERROR = re.compile(r"Error \([^)]*\): (.*)")
 _CONSEQUENCES = ("Dumping FAILED", "Restoring FAILED", "Dump files", "rlimit: Can't setup", "tun: Unable")
-"""Errors that only follow from the one before, or that change nothing."""
+"""Errors that only follow from a previous error, or that have no effect."""
 
 
 class CriuError(CellbedError):
@@ -38,9 +38,9 @@ class CriuError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Criu:
-    """A CRIU that may lie beside the system, with libraries of its own.
+    """A CRIU, possibly outside the system's folders, with separate libraries.
 
-    program: path. loader: of its libraries; libraries: folders of these.
+    program: path. loader: loader of its libraries; libraries: folders of the libraries.
     """
 
     program: str
@@ -48,13 +48,13 @@ class Criu:
     libraries: tuple[str, ...]
 
     def command(self, root: str = "") -> list[str]:
-        """Return its command without arguments. root: path under which the caller sees this machine's files."""
+        """Return CRIU's command without arguments. root: path under which the caller sees this machine's files."""
         libraries = ":".join(root + each for each in self.libraries)
         return [root + self.loader, "--library-path", libraries, root + self.program]
 
     @property
     def version(self) -> tuple[int, int]:
-        """Its version; (0, 0) where it does not start."""
+        """CRIU's version; (0, 0) if CRIU does not start."""
         try:
             answer = run_bounded([*self.command(), "--version"], timeout_s=10)
         except (OSError, subprocess.TimeoutExpired):
@@ -65,7 +65,7 @@ class Criu:
 
 @functools.cache
 def find_criu() -> Criu:
-    """Return the CRIU of ``CELLBED_CRIU``, else the first that is new enough of the search path and /opt/criu.
+    """Return the CRIU of ``CELLBED_CRIU``; else the first recent enough one in the search path or /opt/criu.
 
     Errors: :class:`CriuError`.
     """
@@ -84,7 +84,7 @@ def find_criu() -> Criu:
 
 
 def _at(program: Path) -> Criu:
-    """Return a CRIU at its place in a system, or in one that lies unpacked in a folder (``ROOT/usr/sbin/criu``)."""
+    """Return a CRIU in the system's folders, or unpacked in another folder (``ROOT/usr/sbin/criu``)."""
     root = program.parents[2] if (program.parents[2] / "usr/sbin").is_dir() else Path("/")
     loaders = [*root.glob("lib*/ld-linux*.so.?"), *root.glob("usr/lib*/ld-linux*.so.?")]
     triple = f"{platform.machine()}-linux-gnu"
@@ -94,28 +94,28 @@ def _at(program: Path) -> Criu:
 
 
 def refusal(log: str) -> str:
-    """Return the first cause among the errors of a log of CRIU."""
+    """Return the first error in a log of CRIU that is not only a consequence."""
     errors = [found[1].strip() for line in log.splitlines() if (found := _ERROR.search(line))]
     causes = [error for error in errors if not error.startswith(_CONSEQUENCES)]
     return next(iter(causes or errors), "it reports no reason")
 
 
-# --- Images. A file of images begins with two magic numbers; each entry has its length before it. Entries are messages
-# of protocol buffers; CRIU's images/fdinfo.proto, sk-inet.proto and pagemap.proto define the numbers of fields.
+# --- Images. A file of images begins with two magic numbers; each entry follows its length. Entries are messages of
+# protocol buffers; CRIU's images/fdinfo.proto, sk-inet.proto and pagemap.proto define the numbers of fields.
 _HEAD, _LENGTH = 8, struct.Struct("<I")
 _INET_SOCKET, _FAMILY, _SOURCE_ADDRESS = 4, 3, 11
 _ADDRESS, _FEWER_PAGES, _FLAGS, _PAGES, _LAZY = 1, 2, 4, 5, 2
 
 
 def replace_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
-    """Return ``files.img`` with other local addresses of its sockets. addresses: old to new, IPv4 and IPv6.
+    """Return ``files.img`` with new local addresses of its sockets. addresses: old to new, IPv4 and IPv6.
 
-    Errors: ``ValueError`` of a malformed image.
+    Errors: ``ValueError`` for a malformed image.
     """
     words = {}
     for old, new in addresses.items():
         words[_words(old)] = _words(new)
-        if ip_address(old).version == 4:  # sockets for both versions
+        if ip_address(old).version == 4:  # sockets of both versions
             words[_words(f"::ffff:{old}")] = _words(f"::ffff:{new}")
     moved = bytearray(files[:_HEAD])
     for entry in _entries(files):
@@ -125,9 +125,9 @@ def replace_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
 
 
 def lazy_pages(image: bytes) -> list[tuple[int, int]]:
-    """Return the ranges of a ``pagemap-ID.img`` that follow on demand: address, and number of pages.
+    """Return the page ranges of a ``pagemap-ID.img`` that are fetched on demand: address, and number of pages.
 
-    Errors: ``ValueError`` of a malformed image.
+    Errors: ``ValueError`` for a malformed image.
     """
     found = []
     for entry in list(_entries(image))[1:]:
@@ -172,7 +172,7 @@ def _replace_in_socket(socket: bytes, words: Mapping[_Words, _Words]) -> bytes:
 
 
 def _fields(message: bytes) -> list[tuple[int, int, int | bytes]]:
-    """Return the fields of a message: number, wire type, and value: a number, or bytes."""
+    """Return the fields of a message: number, wire type, and value (a number or bytes)."""
     found: list[tuple[int, int, int | bytes]] = []
     place = 0
     while place < len(message):

@@ -1,4 +1,4 @@
-"""The migrations of a run: on schedule or by command, step by step while the run goes on."""
+"""The migrations of a run, on schedule or by command, in steps during the run."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedP
 from cellbed.testbed.testbed import Testbed
 
 STEP_NS = 2_000_000
-"""Between two steps of a migration that is under way."""
+"""Interval between two steps of an active migration."""
 
 
 @dataclass
 class _Active:
-    """A migration that is under way. done: called with its account at its end. is_undone: whether it has failed, and is
-    being undone."""
+    """An active migration. done: called with its account at its end. is_undone: whether it has failed and is being
+    undone."""
 
     number: int
     table: Migration
@@ -55,11 +55,11 @@ class Asked:
         migrations.begin(table, self._take)
 
     def poll(self) -> dict[str, Any] | None:
-        """Return its account, once it has ended."""
+        """Return the migration's account, once it has ended."""
         return self._account
 
     def cancel(self) -> None:
-        """Undo it."""
+        """Undo the migration."""
         self._migrations.cancel(self._app)
 
     def _take(self, account: dict[str, Any]) -> None:
@@ -70,10 +70,10 @@ class Asked:
 class Migrations:
     """The migrations of a run. Call :meth:`step` while it runs.
 
-    servers: returns the programs of an application's server on a node. names: of laws in the kernel. is_down: whether a
-    fault has a node crashed. states: where programs exchange their state.
-    accounts: of all so far, for ``run.json``. places: nodes of applications that have moved. failures: of those that
-    the scenario has, in sentences.
+    servers: returns the programs of an application's server on a node. names: names of laws in the kernel. is_down:
+    returns whether a fault has crashed a node. states: sockets through which programs exchange their state.
+    accounts: accounts of all migrations so far, for ``run.json``. places: present nodes of moved applications.
+    failures: failures of the scenario's migrations, as sentences.
     """
 
     plan: Plan
@@ -103,14 +103,14 @@ class Migrations:
         return self.places.get(app) or self.plan.servers[app][0].name
 
     def is_moving(self, app: str) -> bool:
-        """Return whether a migration of an application is under way."""
+        """Return whether a migration of an application is active."""
         return app in self._active
 
     def begin(
         self, table: Migration, done: Callable[[dict[str, Any]], None] | None = None, *, reason: str | None = None
     ) -> None:
-        """Begin a migration. done: for a migration by command: called with its account, whose ``failed`` is the reason
-        of a failure. reason: of the policy that decided."""
+        """Begin a migration. done: for migrations by command, called with the account, whose ``failed`` is the reason
+        of a failure. reason: the policy's reason for the migration."""
         number = len(self.accounts)
         source = self.place(table.app)
         account = Account(table, number, source, self.journal, reason)
@@ -126,7 +126,7 @@ class Migrations:
         self._set_alarm()
 
     def asked(self, content: Mapping[str, str]) -> Asked:
-        """Begin what ``cellbed migrate`` asks for. content: keys of the table. Errors: :class:`MigrationError`."""
+        """Begin a migration for ``cellbed migrate``. content: keys of the table. Errors: :class:`MigrationError`."""
         scenario, app = self.plan.scenario, content["app"]
         if app not in scenario.applications:
             hint = did_you_mean(app, scenario.applications)
@@ -143,9 +143,9 @@ class Migrations:
         return Asked(self, table)
 
     def step(self) -> None:
-        """Do what is due."""
+        """Begin due migrations, and continue active ones."""
         self.states.accept()
-        # One of a service that is still under way elsewhere waits for that.
+        # While a service is moving, its next migration waits.
         due = [each for each in self._due if each[0] <= time.monotonic_ns() and each[1].app not in self._active]
         for each in due:
             self._due.remove(each)
@@ -160,7 +160,7 @@ class Migrations:
         return ended
 
     def close(self) -> None:
-        """Undo what is under way: the services stay where they are."""
+        """Undo active migrations: their services stay in place."""
         for active in list(self._active.values()):
             self.cancel(active.table.app, "the run ended before")
             while active.table.app in self._active:
@@ -169,14 +169,14 @@ class Migrations:
         self.states.close()
 
     def cancel(self, app: str, why: str = "cancelled") -> None:
-        """Undo the migration of an application that is under way."""
+        """Undo the active migration of an application."""
         if (active := self._active.get(app)) is not None and not active.is_undone:
             self._advance(active, lambda: active.steps.throw(MigrationError(why)))
 
     def _advance(self, active: _Active, step: Callable[[], None]) -> None:
         try:
             step()
-        except StopIteration:  # of one that was cancelled, too: the source was ending already
+        except StopIteration:  # also if cancelled: the source was already ending
             self._end(active, None)
         except (CellbedError, OSError) as error:
             self._end(active, error)
@@ -188,7 +188,7 @@ class Migrations:
             self.supervisor.alarms["migrations"] = self._due[0][0] if self._due else FOREVER_NS
 
     def _steps(self, active: _Active) -> Generator[None, None, None]:
-        """Move a program; of a failure nothing is left."""
+        """Move a program; after a failure, undo all steps."""
         table, account = active.table, active.account.content
         strategy: Strategy = load_strategy(table.strategy)()
         move = self._prepared(active)
@@ -238,7 +238,7 @@ class Migrations:
             for _ in strategy.undo(move):
                 if isinstance(error, Exception):
                     yield
-                else:  # Ctrl-C waits for the end
+                else:  # after Ctrl-C: wait for the end
                     time.sleep(STEP_NS / 1e9)
             raise
         finally:
@@ -248,7 +248,7 @@ class Migrations:
         self._arrive(move)
 
     def _arrive(self, move: Move) -> None:
-        """The program is at the target for good."""
+        """Complete a migration: the program stays at the target."""
         self._dismiss(move.program)
         self.places[move.app] = move.target.name
 
@@ -301,7 +301,7 @@ class Migrations:
         )
 
     def _running(self, app: str, node: str) -> UnmodifiedProgram | OwnService | None:
-        """Return the program of an application on a node, or its programs as one; ``None`` where it has none."""
+        """Return the program of an application on a node, several own programs as one; ``None`` without any."""
         names = self.supervisor.names_of(app)
         found = [each for each in self.supervisor.programs if each.name in names and each.node == node]
         own = [each for each in found if isinstance(each, Program)]
@@ -317,7 +317,8 @@ class Migrations:
         return self.supervisor.make(next(each for each in programs if isinstance(each, Command)), node)
 
     def _check(self, move: Move, switched: bool) -> None:
-        """Errors: :class:`MigrationError` of a node that has crashed, or a program that has ended."""
+        """Check the nodes and the program. Errors: :class:`MigrationError` if a node has crashed or the program has
+        ended."""
         if move.has_left:
             return
         for node in (move.source.name, move.target.name):

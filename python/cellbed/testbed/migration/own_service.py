@@ -1,4 +1,4 @@
-"""A service of cellbed that consists of several programs, such as a broker and its workers, as one that moves."""
+"""A migrating service of cellbed that consists of several programs, such as a broker and its workers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cellbed.testbed.programs.supervise import Program, Supervisor
 from cellbed_node.processes import Running, kill
 
 GRACE_NS = 2_000_000_000
-"""Time for each program to end."""
+"""Maximum time for each program to end."""
 
 
 class OwnService:
-    """The programs of cellbed that serve an application on a node. They start one after the other, each when the one
-    before is ready, and end in the same order: clients of a broker connect again as soon as it ends.
+    """The programs of cellbed that serve an application on a node. Each starts when the previous one is ready. They end
+    in the same order, because clients of a broker reconnect as soon as it ends.
 
     It has the members of :class:`~cellbed.testbed.programs.unmodified.UnmodifiedProgram` that a migration needs.
     """
@@ -30,7 +30,7 @@ class OwnService:
         running: Sequence[Program] = (),
         waiting: Sequence[Process] = (),
     ) -> None:
-        """running: programs that have started. waiting: those that :meth:`start` starts."""
+        """running: programs that have started. waiting: programs that :meth:`start` starts."""
         self.name, self.node = f"{app}.{node.name}", node.name
         self._backend, self._supervisor = node, supervisor
         self._running, self._waiting = list(running), sorted(waiting, key=lambda each: each.stage)
@@ -38,22 +38,22 @@ class OwnService:
 
     @property
     def process(self) -> Running | None:
-        """Return the process of its first program, until all have ended."""
+        """Return the process of the first program, until all programs have ended."""
         return self._running[0].process if self._running else None
 
     @property
     def is_ready(self) -> bool:
-        """Return whether all of its programs have become ready."""
+        """Return whether all programs have become ready."""
         return not self._waiting and all(each.is_ready for each in self._running)
 
     @property
     def ended(self) -> bool:
-        """Return whether one of its programs has ended."""
+        """Return whether one of the programs has ended."""
         return any(each.ended for each in self._running)
 
     @property
     def is_serving(self) -> bool:
-        """Return whether its programs run and have become ready."""
+        """Return whether the programs run and have become ready."""
         return bool(self._running) and self.is_ready and not self.ended
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class OwnService:
         self.step(time.monotonic_ns())
 
     def step(self, now_ns: int) -> None:
-        """Start, or end, the next program if it is time. Errors: :class:`ProgramError`."""
+        """Start or end the next program when due. Errors: :class:`ProgramError`."""
         if self._kill_ns is not None:
             if self._running and (self._running[0].process.poll() is not None or now_ns >= self._kill_ns):
                 kill(self._running.pop(0).process)
@@ -87,7 +87,7 @@ class OwnService:
             self._running[0].request_stop()
 
     def crash(self, by: str = "") -> None:
-        """Kill the programs. by: not used."""
+        """Kill the programs. by: unused."""
         for each in reversed(self._running):
             self._supervisor.dismiss(each)
             kill(each.process)

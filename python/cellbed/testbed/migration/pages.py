@@ -1,9 +1,9 @@
-"""Pages of a restored program that are sent before they are asked for.
+"""Pages of a restored program that are sent before CRIU requests them.
 
-CRIU asks for a page when the program uses it, and else for one range at a time: each costs a round trip. A relay
-between CRIU and its page server at the source asks for all pages in advance, and answers CRIU from those that have
-arrived. The messages are CRIU's (``page_server_iov`` of criu/page-xfer.c): an answer may have fewer pages than were
-asked for.
+CRIU requests a page when the program uses the page, and otherwise one range at a time: each request costs a round trip.
+A relay between CRIU and its page server at the source requests all pages in advance, and answers CRIU with pages that
+have arrived. The messages are CRIU's (``page_server_iov`` of criu/page-xfer.c): an answer may have fewer pages than the
+request.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from mmap import PAGESIZE
 _MESSAGE = struct.Struct("@IQQQ")
 _GET, _ADD, _COMMAND = 7, 6 | 4 << 16, 0xFFFF
 _CHUNK = 64
-"""Pages of a request in advance."""
+"""Number of pages in a request in advance."""
 _FIRST = 1 << 10
-"""Pages under way at first."""
+"""Initial number of pages under way."""
 _MOST, _AROUND = 1 << 13, 1 << 10
-"""Pages that may have arrived before CRIU asks for them: of all, and beyond that after one that had not."""
+"""Maximum number of arrived pages that CRIU has not requested, and of further ones after a request for a missing
+page."""
 
 Range = tuple[int, int, int]
 """Process, address of the first page, and number of pages."""
 
 
 class Relay:
-    """The state of a relay. Its methods return the bytes to be sent.
+    """The state of a relay. Its methods return the bytes to send.
 
-    Under way are at most three times the pages that arrive in a round trip, so that one that CRIU asks for waits for no
-    more, and TCP is never short of data. After such a page those that follow it come first (cf. the pivot of Hines and
-    Gopalan, Post-copy based live virtual machine migration, VEE 2009).
+    At most three times the pages that arrive in a round trip are under way. So a requested page waits only
+    for these, and TCP always has data to send. After a requested page, the pages that follow it come first (cf. the
+    pivot of Hines and Gopalan, Post-copy based live virtual machine migration, VEE 2009).
     """
 
     def __init__(self, ranges: Iterable[Range]) -> None:
-        """ranges: pages to ask for, in CRIU's order."""
+        """ranges: pages to request, in CRIU's order."""
         self._left = deque(
             (process, address + at * PAGESIZE, min(_CHUNK, pages - at))
             for process, address, pages in ranges
@@ -56,14 +57,15 @@ class Relay:
         return bool(self._asked)
 
     def requests(self, now_ns: int) -> bytes:
-        """Return the requests in advance that are due."""
+        """Return the due requests in advance."""
         found = b""
         while self._left and len(self._under_way) < self._window and len(self._arrived) < self._most:
             found += self._ask(self._left.popleft(), now_ns)
         return found
 
     def on_request(self, wanted: Range, now_ns: int) -> bytes:
-        """Take a request of CRIU; return one to the source, unless its first page has arrived or is under way."""
+        """Handle a request of CRIU; return a request to the source, unless the first page has arrived or is under
+        way."""
         self._wanted.append(wanted)
         process, address, _ = wanted
         if (process, address) in self._arrived or (process, address) in self._under_way:
@@ -78,7 +80,7 @@ class Relay:
         return self._ask(wanted, now_ns)
 
     def on_pages(self, data: bytes, now_ns: int) -> None:
-        """Take the next answer of the source."""
+        """Handle the source's next answer."""
         (process, address, asked), since_ns, before = self._asked.popleft()
         count, took_ns = len(data) // PAGESIZE, now_ns - since_ns
         self._least_ns = min(self._least_ns, took_ns)
@@ -93,7 +95,7 @@ class Relay:
             self._left.appendleft((process, address + count * PAGESIZE, asked - count))
 
     def answers(self) -> bytes:
-        """Return the answers to CRIU, in order, as far as pages have arrived."""
+        """Return answers to CRIU, in order, from the pages that have arrived."""
         found = []
         while self._wanted and self._wanted[0][:2] in self._arrived:
             process, address, wanted = self._wanted.popleft()
@@ -111,7 +113,7 @@ class Relay:
 
 
 def relay(source: socket.socket, criu: socket.socket, ranges: Iterable[Range]) -> None:
-    """Relay pages until CRIU needs no more, or one of both has ended."""
+    """Relay pages until CRIU needs no more, or until either end closes."""
     pages, is_over = Relay(ranges), False
     while not is_over or pages.awaits:
         if not is_over:

@@ -1,4 +1,4 @@
-"""The policies of a run: what they see is read step by step, and each decides once a second."""
+"""The policies of a run. Their inputs are read step by step, and each policy decides once a second."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from cellbed.testbed.programs.unmodified import FOREVER_NS
 from cellbed_node import inputs
 
 EVERY_NS = 1_000_000_000
-"""Between two decisions."""
+"""Interval between two decisions."""
 CHUNK_BYTES = 1 << 16
-"""Of a record, read in a step at most: some 3 ms."""
+"""Maximum bytes of a record read per step: about 3 ms of work."""
 
 
 @dataclass
 class _Watched:
-    """A service with a policy. sites: of its endpoints, and since when, ns. records: of these, with the bytes that are
-    read. decide: ``None`` after an error. place, since_s: of the service. rests_until_s: no migration before."""
+    """A service with a policy. sites: sites of its endpoints, with begins (ns). records: the endpoints' records, with
+    the bytes already read. decide: ``None`` after an error. place, since_s: present node, and the time of its arrival.
+    rests_until_s: earliest time of a migration."""
 
     table: Migration
     policy: AnyPolicy
@@ -51,8 +52,8 @@ class _Watched:
 class Policies:
     """The policies of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
 
-    raw: folder with the records of the clients. counters: returns the counters of each direction. alarms: of the
-    supervisor. warnings: of the report. Errors: :class:`CellbedError` of a function of the user that cannot be loaded.
+    raw: folder with the clients' records. counters: returns the counters of each direction. alarms: the supervisor's.
+    warnings: the report's. Errors: :class:`CellbedError` if a user's function cannot be loaded.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Policies:
                 )
                 self._watched.append(watched)
         if self._watched:
-            # Replies that are kept would let the collector look at everything, for tens of milliseconds.
+            # Freeze existing objects: while replies are kept, each collection would scan everything, for tens of ms.
             gc.collect()
             gc.freeze()
 
@@ -98,7 +99,7 @@ class Policies:
             self._alarms["policies"] = self._next_ns
 
     def step(self) -> None:
-        """Do what is due, some milliseconds of it."""
+        """Do due work, for a few milliseconds."""
         now = time.monotonic_ns()
         if self._round is None and now >= self._next_ns:
             after = now - (now - self._t0_ns) % EVERY_NS + EVERY_NS
@@ -112,7 +113,7 @@ class Policies:
                 self._round, self._alarms["policies"] = None, self._next_ns
 
     def close(self) -> None:
-        """Warn of policies that had nothing to decide by."""
+        """Warn of policies that had no replies to decide by."""
         for each in self._watched:
             if each.policy.HEARS and self._until_ns and not each.is_heard:
                 self._warnings.append(f"the policy of '{each.table.app}' has seen no reply, and decided nothing")
@@ -166,7 +167,7 @@ class Policies:
             self._migrations.begin(each.table.model_copy(update={"to": node, "policy": None}), reason=reason)
 
     def _read(self, each: _Watched) -> Generator[None, None, None]:
-        """Read what the clients have recorded since the last time."""
+        """Read the clients' new records."""
         for name, (path, read) in each.records.items():
             with contextlib.suppress(FileNotFoundError), inputs.open_file(path) as file:
                 file.seek(read)
@@ -183,7 +184,7 @@ class Policies:
                 each.records[name] = path, read
 
     def _reply(self, line: bytes) -> Reply | None:
-        """Return the good reply of a line of a record, if there is one."""
+        """Return the reply in a line of a record, if it is a good one."""
         with contextlib.suppress(ValueError, LookupError, TypeError):
             found = json.loads(line)
             if found["status"] in ANSWERED:

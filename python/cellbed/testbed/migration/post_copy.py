@@ -1,8 +1,8 @@
-"""Post-copy: the program runs at the target at once, and its memory follows, first what it uses.
+"""Post-copy: the program runs at the target at once. Its memory follows, pages in use first.
 
-A service that has run at the target cannot return to the source without loss, since its new state is there: if the
-source's pages cannot be fetched any more, it continues at the source as it was when it was stopped, and the error
-names the loss.
+A service that has run at the target cannot return to the source without loss, since its new state is at the target. If
+the source's pages cannot be fetched any more, the service continues at the source in the state in which it was stopped,
+and the error reports the loss.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cellbed.testbed.migration.transfer import STALL_S
 from cellbed_node.agent import list_children
 
 _PIPE_BYTES = 4 << 20
-"""Of the pipe through which CRIU reads pages, rounded up as the kernel does. Without it CRIU fails when pages are asked
-for."""
+"""Size of the pipe through which CRIU reads pages, rounded up as the kernel does. With a smaller pipe, CRIU fails on
+page requests."""
 
 
 class PostCopy(Checkpoint):
@@ -67,8 +67,8 @@ class PostCopy(Checkpoint):
         return ["--lazy-pages"]
 
     def after_restore(self, *, failed: bool = False) -> None:
-        # The kernel fills missing pages with zeros when the last descriptor for their faults is closed: with these,
-        # the copy stands still instead if CRIU fails, until it is ended.
+        # When the last descriptor for page faults is closed, the kernel fills missing pages with zeros. With
+        # duplicates of these descriptors, the copy blocks instead if CRIU fails, until the copy is ended.
         if failed:
             self._release()
             return
@@ -84,7 +84,7 @@ class PostCopy(Checkpoint):
                 status = None
                 while status is None:
                     status = self._pages.next("done")
-                    with contextlib.suppress(MigrationError):  # its end closes the connection
+                    with contextlib.suppress(MigrationError):  # the connection closes when it ends
                         if (now_sent := dump.next("sent")) is not None:
                             sent, since = now_sent, time.monotonic()
                     move.channel.sent_bytes = begin + sent

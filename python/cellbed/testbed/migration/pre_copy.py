@@ -1,5 +1,5 @@
-"""Pre-copy: the memory is sent while the program runs, then in rounds what it has written meanwhile; the program stands
-still for the rest."""
+"""Pre-copy: the memory is sent while the program runs, then in rounds the pages written meanwhile. The program stops
+only for the rest."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ from cellbed.testbed.machine.process import ProgramError
 from cellbed.testbed.migration.strategy import Move, Predicted, PredictedSteps, Steps, Strategy
 
 DRAIN_S = 2.0
-"""The longest time of connections to the source once new ones go to the target; then the program is asked to end, which
-gives it the grace time of the scenario."""
+"""Maximum time of connections to the source after new ones go to the target, seconds. Then the program is asked to end,
+with the grace time of the scenario."""
 _LOOK_S = 0.05
 
 
 def drain(move: Move) -> Steps:
-    """Wait until the source has no connections any more, ``DRAIN_S`` at most, and end it."""
+    """Wait until the source has no connections, at most ``DRAIN_S``, and end the program there."""
     with move.phase("drain"):
         deadline = time.monotonic() + DRAIN_S
         process, look_s = move.program.process, 0.0
-        with contextlib.suppress(ProgramError):  # another machine cannot be reached any more
+        with contextlib.suppress(ProgramError):  # another machine may have become unreachable
             while process is not None and (now := time.monotonic()) < deadline:
                 if now >= look_s:
                     if not move.source.served(process.pid)[2]:
@@ -30,7 +30,7 @@ def drain(move: Move) -> Steps:
 
 
 class Redeploy(Strategy):
-    """A new program in place of the old one: no state moves, no request waits."""
+    """A new program replaces the old one: no state moves, no request waits."""
 
     unused_keys = dict.fromkeys(
         ("congestion_control", "connections", "compression", "rate"), "'redeploy' sends nothing"

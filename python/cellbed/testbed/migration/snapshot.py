@@ -1,15 +1,15 @@
 """The program that runs CRIU in the namespaces of a node; ``python -m cellbed.testbed.migration.snapshot CONFIG``.
 
-It prints JSON lines: ``ready`` first, and ``done``, the exit status of CRIU. There are three roles:
+It prints JSON lines: ``ready`` first, then ``done``, the exit status of CRIU. There are three roles:
 
-* ``dump``: enters all namespaces of a process, and dumps it and its children at each line that arrives;
-* ``hold``: makes a process namespace with private files and free process ids in the node; restores a
-  program there when a line arrives, and then lives, and ends, as long and as the program does;
+* ``dump``: enters all namespaces of a process, and dumps the process and its children at each line of input;
+* ``hold``: makes a process namespace with private files and free process ids in the node. At a line of input, it
+  restores a program there. It then ends when the program ends, with the same status;
 * ``pages``: relays the pages of a restored program, which CRIU fetches over a connection.
 
-CRIU may not be visible in the namespaces: it is started through a descriptor of this machine's root folder, and finds
-its images through one of their folder. A program of a container can write to all that CRIU finds by a path there: it
-loads neither configuration nor plugins, and its loader no library that is preloaded.
+CRIU may be invisible in the namespaces. It is started through a descriptor of this machine's root folder, and finds its
+images through a descriptor of their folder. A container's programs can write to all files that CRIU finds by a path:
+so CRIU loads neither configuration nor plugins, and its loader no preloaded libraries.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _DIE_WITH_PARENT = 1
 _KEEP_CAPABILITIES, _AMBIENT, _RAISE = 8, 47, 2
 _CAPABILITIES_VERSION = 0x20080522
 _SYS_RESOURCE = 24
-"""Numbers of linux/prctl.h and linux/capability.h."""
+"""Constants of linux/prctl.h and linux/capability.h."""
 _BYTES_SENT = struct.Struct("=Q"), 200
 """``tcpi_bytes_sent`` of ``tcp_info`` (linux/tcp.h) and its offset."""
 _TCP_INFO = 11
 _EXECUTABLE = 16
 _PRELOADED, _CACHE = b"/etc/ld.so.preload", b"/run/criu.kdat"
-"""Files that the loader and CRIU read where they run: a program of a container could have put something there."""
+"""Files that the loader and CRIU read in the namespace, where a program of a container could have written them."""
 _PAGEMAP = re.compile(r"pagemap-(\d+)\.img")
 _EVERY_S = 0.005
 
@@ -80,7 +80,7 @@ def _fork() -> int:
 
 
 def _become(user: int, group: int) -> None:
-    """Have the user and group of a program, and all capabilities nevertheless, beyond the next execution, too."""
+    """Take the user and group of a program, and keep all capabilities, also beyond the next execution."""
     os.setgroups([])
     os.setresgid(group, group, group)
     _call("prctl", _KEEP_CAPABILITIES, 1, 0, 0, 0)
@@ -94,15 +94,15 @@ def _become(user: int, group: int) -> None:
 
 
 def _capabilities() -> int:
-    """Return the capabilities that this process may have, as bits."""
+    """Return the capabilities that this process may have, as a bit mask."""
     return int(_status("self", "CapPrm"), 16)
 
 
 def _copy_program(program: str, unread: bytes) -> int:
-    """Return a descriptor of a copy of a program that has an empty path in place of a file that it must not read."""
+    """Return a descriptor of a copy of a program in which the path of a file is empty, so that it does not read it."""
     try:
         made = os.memfd_create("criu", os.MFD_CLOEXEC | _EXECUTABLE)
-    except OSError:  # before Linux 6.3
+    except OSError:  # Linux before 6.3
         made = os.memfd_create("criu")
     with open(made, "wb", closefd=False) as file:
         file.write(Path(program).read_bytes().replace(unread, bytes(len(unread))))
@@ -110,19 +110,19 @@ def _copy_program(program: str, unread: bytes) -> int:
 
 
 class _Tool:
-    """CRIU, to be started in other namespaces. root, program, images: descriptors that it inherits."""
+    """CRIU, to be started in other namespaces. root, program, images: inherited descriptors."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._criu = Criu(**config["criu"])
         self._root = os.open("/", os.O_PATH)
         self._loader = _copy_program(self._criu.loader, _PRELOADED)
-        # Elsewhere the cache saves 0.1 s.
+        # Outside containers, the cache is safe and saves 0.1 s.
         self._program = _copy_program(self._criu.program, _CACHE if config.get("inside") is not None else b"")
         self.user: tuple[int, int] | None = None
 
     def run(self, arguments: Sequence[str], images: int) -> NoReturn:
         """Become CRIU. images: descriptor of the folder of its images and its log."""
-        Path("/tmp").mkdir(exist_ok=True)  # CRIU tries mounts there, and an image may lack it
+        Path("/tmp").mkdir(exist_ok=True)  # CRIU tests mounts there; an image may lack the folder
         _, *command, _ = self._criu.command(f"/proc/self/fd/{self._root}")
         for each in (images, self._root, self._program):
             os.set_inheritable(each, True)
@@ -134,7 +134,7 @@ class _Tool:
         options += ["--no-default-config", "--libdir", "/proc/self/fdinfo"]
         command = ["criu", "--inhibit-cache", *command, f"/proc/self/fd/{self._program}", verb, "-D", folder]
         command += ["-o", f"{verb}.log", "-v3", *options]
-        # Without others that name files, such as XDG_RUNTIME_DIR.
+        # Drop other variables that name files, such as XDG_RUNTIME_DIR.
         environment = {"GNUTLS_SYSTEM_PRIORITY_FILE": "", RUN_VARIABLE: os.environ[RUN_VARIABLE]}
         os.execve(self._loader, command, environment)
 
@@ -142,9 +142,9 @@ class _Tool:
 def _dump(config: dict[str, Any]) -> None:
     """Dump a process.
 
-    config: *process*, its id on this machine; *inside* as of :func:`_hold`; *folder*, with folders of images; *options*
-    of CRIU; *pages*, a connection for pages on demand, or null. A line has *verb*, ``dump`` or ``pre-dump``, *images*,
-    name of a folder, and further *options*.
+    config: *process*, id of the process on this machine; *inside*, as in :func:`_hold`; *folder*, parent of the images'
+    folders; *options* of CRIU; *pages*, connection for pages on demand, or null. A line of input has *verb*, ``dump``
+    or ``pre-dump``; *images*, name of a folder; and further *options*.
     """
     tool = _Tool(config)
     folder = os.open(config["folder"], os.O_PATH | os.O_DIRECTORY)
@@ -155,10 +155,10 @@ def _dump(config: dict[str, Any]) -> None:
         connection.settimeout(None)
         options += ["--lazy-pages", "--ps-socket", str(connection.fileno())]
     user = int(_status(config["process"], "Uid"))
-    if user and not _capabilities() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
+    if user and not _capabilities() >> _SYS_RESOURCE & 1:  # required to read others' limits (prlimit(2))
         tool.user = user, int(_status(config["process"], "Gid"))
     if config["inside"] is not None:
-        _enter(config["inside"], ("ipc",))  # CRIU dumps the program's namespace, if it is another one
+        _enter(config["inside"], ("ipc",))  # else CRIU would dump the IPC namespace
     _enter(config["process"], ("pid", "uts", "net", "mnt"))
     report(ready=True)
     while line := sys.stdin.readline():
@@ -173,7 +173,7 @@ def _dump(config: dict[str, Any]) -> None:
 
 
 def _serve_pages(connection: socket.socket, child: int) -> None:
-    """Report the bytes that CRIU sends until it ends; the end of the input ends the connection."""
+    """Report the bytes that CRIU sends until it ends; close the connection when the input ends."""
     form, offset = _BYTES_SENT
     last = 0
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -188,7 +188,7 @@ def _serve_pages(connection: socket.socket, child: int) -> None:
 
 
 def _start(tool: _Tool, options: list[str], images: int) -> tuple[int, int]:
-    """Start CRIU; return a descriptor that becomes readable once it serves, and its process."""
+    """Start CRIU; return a descriptor that becomes readable once CRIU serves, and its process."""
     status, reporting = os.pipe()
     os.set_inheritable(reporting, True)
     child = _fork()
@@ -199,28 +199,28 @@ def _start(tool: _Tool, options: list[str], images: int) -> tuple[int, int]:
 
 
 def innermost(process: int) -> int:
-    """Return the id that a process or thread has in its own namespace."""
+    """Return the id of a process or thread in its own namespace."""
     return int(_status(process, "NSpid"))
 
 
 def _status(process: int | str, key: str) -> str:
-    """Return the last word that the status of a process has for a key."""
+    """Return the last word of a key in a process's status."""
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
     return next(line for line in status.splitlines() if line.startswith(f"{key}:")).split()[-1]
 
 
 def _hold(config: dict[str, Any]) -> None:
-    """Make a place for a restored program, restore it, and end as it does.
+    """Make a namespace for a program, restore the program there, and end as the program ends.
 
-    config: *inside*, a process in the node's namespaces, or null; *first*, path of the program that is
-    the first process; *bind*: source and target of a folder to mount, or null; *last_id*: process ids above it are free
-    for CRIU; *images*, a folder; and *inherited*: files by their names for CRIU. The line has *options*.
+    config: *inside*, a process in the node's namespaces, or null; *first*, path of the program for the first process;
+    *bind*, source and target of a folder to mount, or null; *last_id*, process id above which ids are free for CRIU;
+    *images*, a folder; *inherited*, descriptors by their names for CRIU. The line of input has *options*.
     """
     tool = _Tool(config)
     for each in (config["images"], *config["inherited"].values()):
         os.set_inheritable(each, False)
     first = os.open(config["first"], os.O_RDONLY)
-    os.open("/proc/self/ns/mnt", os.O_RDONLY)  # or the mounts below that folder end with it
+    os.open("/proc/self/ns/mnt", os.O_RDONLY)  # keeps this namespace, and the mounts below the folder
     if config["inside"] is not None:
         _enter(config["inside"], ("pid", "ipc", "uts", "mnt"))
         child = _fork()
@@ -237,7 +237,7 @@ def _hold(config: dict[str, Any]) -> None:
     if init == 0:
         os.close(begin)
         _mount("proc", "/proc", "proc", 2 | 4 | 8)
-        # CRIU is a process of this namespace, too.
+        # CRIU is a process of this namespace, too, and must not take an id of the program.
         Path("/proc/sys/kernel/ns_last_pid").write_text(str(config["last_id"]), encoding="utf-8")
         for descriptor, ours in enumerate((end, starting, os.open("/dev/null", os.O_RDWR))):
             os.dup2(ours, descriptor)
@@ -269,7 +269,7 @@ def _hold(config: dict[str, Any]) -> None:
 
 
 def _end_like(status: int) -> NoReturn:
-    """End as another process has ended."""
+    """End with the status of another process."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         if code != -signal.SIGKILL:
@@ -279,7 +279,7 @@ def _end_like(status: int) -> NoReturn:
 
 
 def _pages(config: dict[str, Any]) -> None:
-    """Start CRIU's server of page faults when a line arrives, and relay its requests over a connection.
+    """Start CRIU's server of page faults at a line of input, and relay its requests over a connection.
 
     config: *connection*; *images*, a folder.
     """
@@ -306,7 +306,7 @@ def _pages(config: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Play one of the roles; an error is its last line."""
+    """Run one of the roles; an error is its last line."""
     config = json.loads(sys.argv[1])
     try:
         {"dump": _dump, "hold": _hold, "pages": _pages}[config["role"]](config)

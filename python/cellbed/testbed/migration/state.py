@@ -1,4 +1,4 @@
-"""State transfer by the application: it saves its state in rounds while it serves, and another instance loads it."""
+"""State transfer by the application: one instance saves its state in rounds while it serves, another loads it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cellbed.testbed.migration.transfer import EMPTY_BYTES
 
 MOST_ROUNDS = 8
 SHRINKS = 0.8
-"""A further round is worth its time where the last one had less than this share of the one before."""
+"""Maximum ratio of a round's size to the previous round's for which a further round is worth its time."""
 SMALL_BYTES = 64 << 10
-"""A state that is sent as fast while the service stands still."""
+"""Size of a round, bytes, up to which a further round saves no time: the rest is sent as fast during the pause."""
 CONNECT_S = 5.0
 
 
 class StateTransfer(Strategy):
-    """Pre-copy by the application: it stands still only for what has changed in the last round."""
+    """Pre-copy by the application, which pauses only for the changes of the last round."""
 
     def move(self, move: Move) -> Steps:
         with _open_unnamed(move) as files:
@@ -93,13 +93,13 @@ class StateTransfer(Strategy):
 
 
 def is_last(size: int, before: int) -> bool:
-    """Return whether no further round is worth its time. size, before: bytes of this round and of the one before, 0 if
-    it is the first."""
+    """Return whether no further round is worth its time. size, before: bytes of this and the previous round; `before`
+    is 0 in the first round."""
     return size <= SMALL_BYTES or (before > 0 and size > SHRINKS * before)
 
 
 def dirty_rate(size: int, span: float) -> str:
-    """Return the rate at which a service changes its state. size: bytes of a round, which changed in `span` s."""
+    """Return the rate at which a service changes its state. size: bytes that changed in `span` seconds."""
     return f"{8e-6 * size / span:.1f} Mbit/s"
 
 
@@ -116,7 +116,7 @@ def _connect(move: Move) -> Generator[None, None, Talk]:
 
 
 def _pass_on(move: Move, source: Talk, target: Talk, verb: bytes, files: tuple[int, int]) -> Generator[None, None, int]:
-    """Move what the source saves; the generator's value is its size in bytes. files: for the state, here and there."""
+    """Transfer the state that the source saves; return its size in bytes. files: files of the state, here and there."""
     saved, arrived = files
     yield from source.save(verb, saved)
     yield from move.channel.send(saved, arrived)
@@ -129,7 +129,7 @@ def _pass_on(move: Move, source: Talk, target: Talk, verb: bytes, files: tuple[i
 
 @contextlib.contextmanager
 def _open_unnamed(move: Move) -> Iterator[tuple[int, int]]:
-    """Open files for a state, here and on the disk of the target: without names, so that no program opens them."""
+    """Open unnamed files for a state, here and on the target's disk: no program can open them."""
     there = f"/proc/self/fd/{move.target_folder}"
     with tempfile.TemporaryFile(dir=move.folder) as saved, tempfile.TemporaryFile(dir=there) as arrived:
         yield saved.fileno(), arrived.fileno()

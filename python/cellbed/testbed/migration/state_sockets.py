@@ -1,4 +1,4 @@
-"""The sockets at which programs pass their state on; the protocol is in docs/reference/state.md."""
+"""Sockets through which programs transfer their state; docs/reference/state.md has the protocol."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from cellbed.testbed.nodes.copies import MOST_BYTES
 
 VARIABLE = "CELLBED_STATE"
 PIECE = 1 << 20
-"""Bytes read or written in one step."""
+"""Number of bytes read or written at once."""
 _STEP_S, _WAIT_S = 0.004, 0.001
-"""Longest step, and wait within it: a program fills or empties the buffer of its socket before the run's next step."""
+"""Maximum duration of a step, and of a wait within it, seconds: a program fills or empties the buffer of its socket
+before the run's next step."""
 ANSWER_S = 60.0
-"""The longest time for which a program may neither take nor send anything."""
+"""Maximum time without progress of a program, in either direction, seconds."""
 _LONGEST_LINE = 64
 _HEADER = re.compile(rb"[0-9]{1,15}")
 
@@ -33,9 +34,9 @@ class StateError(CellbedError):
 
 
 class Talk:
-    """The connection of a program, without waiting: each method that does yields meanwhile.
+    """A non-blocking connection to a program. Methods that wait are generators, and yield meanwhile.
 
-    Errors of these: :class:`StateError`.
+    These methods may raise :class:`StateError`.
     """
 
     def __init__(self, name: str, connection: socket.socket) -> None:
@@ -43,8 +44,8 @@ class Talk:
         self._until = self._active = 0.0
 
     def save(self, verb: bytes, target: int) -> Iterator[None]:
-        """Write the state into an open, empty file: all with ``save all``, changes since the last time with ``save``.
-        ``finish`` pauses the service, then saves the changes."""
+        """Write the state into an open, empty file. verb: ``save all`` for the whole state; ``save`` for changes since
+        the last time; ``finish`` pauses the service, then saves the changes."""
         yield from self._send(verb + b"\n")
         left = MOST_BYTES
         with open(target, "wb", closefd=False) as file:
@@ -61,7 +62,7 @@ class Talk:
                     yield from self._pause()
 
     def load(self, source: int) -> Iterator[None]:
-        """Let the program take over what another one has saved, from an open file."""
+        """Have the program load the state that another program has saved, from an open file."""
         yield from self._send(b"load %d\n" % os.fstat(source).st_size)
         with open(source, "rb", closefd=False) as file:
             file.seek(0)
@@ -71,19 +72,19 @@ class Talk:
         yield from self._answer(b"loaded")
 
     def serve(self) -> Iterator[None]:
-        """Let the program serve with the state that it has loaded."""
+        """Have the program serve with the loaded state."""
         yield from self._send(b"serve\n")
         yield from self._answer(b"serving")
 
     @property
     def is_open(self) -> bool:
-        """Return whether both ends are open."""
+        """Return whether both ends of the connection are open."""
         poll = select.poll()
         poll.register(self._socket, 0)
         return not poll.poll(0)
 
     def close(self) -> None:
-        """End the connection: a program that stands still serves again."""
+        """Close the connection: a paused program then serves again."""
         self._socket.close()
 
     def _send(self, data: bytes) -> Iterator[None]:
@@ -113,7 +114,7 @@ class Talk:
             return
 
     def _pause(self, event: int = 0) -> Iterator[None]:
-        """End the step unless it is short so far, and the socket has an event soon that is waited for."""
+        """End the step, unless it has time left and the event occurs soon. event: poll event to wait for."""
         if event and time.monotonic() > self._active + ANSWER_S:
             raise StateError(f"{self._name} has not answered at {VARIABLE} within {ANSWER_S:g} s")
         left = self._until - time.monotonic()
@@ -146,7 +147,7 @@ class Talk:
 
 
 class StateSockets:
-    """A socket for each program that may pass its state on. folder: for the sockets."""
+    """A socket for each program that may transfer its state. folder: folder of the sockets."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -154,9 +155,9 @@ class StateSockets:
         self._talks: dict[str, Talk] = {}
 
     def listen(self, program: str, admission: Admission) -> Path:
-        """Make the socket of a program, by its name, unless it is there, and return its path.
+        """Make the socket of a program, named after the program, if it is missing; return the path.
 
-        admission: of processes that connect. Errors: ``OSError``.
+        admission: check of processes that connect. Errors: ``OSError``.
         """
         if program not in self._listeners:
             path = self._folder / f"state{len(self._listeners)}"
@@ -167,12 +168,12 @@ class StateSockets:
                 listener.bind(f"/proc/self/fd/{folder}/{path.name}")
             finally:
                 os.close(folder)
-            path.chmod(0o666)  # in a container a program may be another user
+            path.chmod(0o666)  # programs in a container may run as another user
             listener.listen(8)
         return self._listeners[program][1]
 
     def talk(self, program: str) -> Talk:
-        """Return the connection of a program, the first one that is open: others are refused meanwhile.
+        """Return the first open connection of a program: further connections are refused meanwhile.
 
         Errors: :class:`StateError`.
         """
@@ -185,7 +186,7 @@ class StateSockets:
         return self._talks[program]
 
     def accept(self) -> None:
-        """Take the connections that wait: other programs do not keep a service out of the queue."""
+        """Accept waiting connections, so that other programs cannot block a service by filling the queue."""
         for program, (listener, _, admission) in self._listeners.items():
             for connection in accept_some(listener):
                 before = self._talks.get(program)
@@ -206,13 +207,13 @@ class StateSockets:
         return True
 
     def forget(self, program: str) -> None:
-        """Close the connection of a program that has ended: another of its name may follow."""
+        """Close the connection of an ended program: another program of this name may follow."""
         with contextlib.suppress(StateError):
             self.talk(program).close()
             del self._talks[program]
 
     def close(self) -> None:
-        """Close all."""
+        """Close all sockets and connections."""
         for talk in self._talks.values():
             talk.close()
         for listener, *_ in self._listeners.values():

@@ -1,11 +1,11 @@
-"""Stop and copy: the program stands still while all of its memory is written, transferred and read."""
+"""Stop and copy: the program is stopped while all of its memory is written, transferred and read."""
 
 from cellbed.testbed.migration.checkpoint import Checkpoint
 from cellbed.testbed.migration.strategy import Predicted, PredictedSteps
 
 
 class StopAndCopy(Checkpoint):
-    """Everything moves while the program is stopped. No state is at both nodes, and none can be lost on the way."""
+    """Everything moves while the program is stopped. No state exists at both nodes, and no state can be lost."""
 
     def predict(self, move: Predicted) -> PredictedSteps:
         model = move.model

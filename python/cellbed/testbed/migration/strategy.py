@@ -1,4 +1,4 @@
-"""The interface of a strategy of migration, and what it may use of the run."""
+"""The interface of a migration strategy, and the parts of the run that it may use."""
 
 from __future__ import annotations
 
@@ -20,56 +20,56 @@ from cellbed.testbed.programs.unmodified import UnmodifiedProgram
 from cellbed_node.processes import Running
 
 Steps = Iterator[None]
-"""Work in steps: a generator that yields whenever it waits, and after at most 10 ms of work. The run goes on between
-two steps, and none is later than 10 ms. Compose them by ``yield from``."""
+"""Work in steps: a generator that yields whenever it waits, and after at most 10 ms of work. Between two steps, the run
+does other work for at most 10 ms. Compose steps by ``yield from``."""
 
 
 PredictedSteps = Generator[int]
 
 
 class MigrationError(CellbedError):
-    """A migration that failed: the service is still at its source."""
+    """A migration that failed: the service remains at its source."""
 
     exit_code = 1
 
 
 class Channel(Sent, Protocol):
-    """A way for bytes from source to target over the emulated links, under the settings of the migration.
+    """A connection from source to target over the emulated links, with the migration's settings.
 
-    control: name of the congestion control for the kernel, unless it is the source's. rate_bps: maximum rate, if
-    there is one.
+    control: the kernel's name of the congestion control, if not the source's. rate_bps: maximum rate, if any.
     """
 
     control: str | None
     rate_bps: int | None
 
     def send(self, source: int, target: int, names: Sequence[str] | None = None) -> Steps:
-        """Send a file in place of another one, or the files of a folder into another one: open descriptors.
+        """Send a file in place of another file, or files of a folder into another folder: open descriptors.
 
-        names: of files and folders in the folder, if not all are sent. Errors: :class:`MigrationError`, also where
-        nothing has arrived for 10 s; the caller removes what has arrived.
+        names: files and folders to send; default: all. Errors: :class:`MigrationError`, also if no data has arrived for
+        10 s; the caller removes files that have arrived.
         """
 
     def prepare(self, source: int, target: int) -> Steps:
-        """Let the next :meth:`send`, of these files, begin without delay. Errors: :class:`MigrationError`."""
+        """Prepare the next :meth:`send` of these files, which then begins without delay. Errors:
+        :class:`MigrationError`."""
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the remaining programs and connections."""
 
 
 @dataclass
 class Move:
-    """A migration that is under way.
+    """An active migration.
 
-    app: name of the application. table: of the scenario, with its settings. program: that moves, as it runs at the
-    source. source, target: nodes.
-    source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: that the program serves, of
-    TCP and UDP. folder: for files of this machine; target_folder: descriptor of one that :meth:`Backend.open_store` of
-    the target has. Both are removed afterwards.
-    channel: to the target. states: where programs exchange their state. account: of the migration.
-    neighbours: other programs of users on either node.
-    make_program: makes the program at the target, not started. redirect: as :meth:`switch`, which also lets the run
-    supervise that program.
+    app: name of the application. table: table of the scenario, with the settings. program: the program at the source.
+    source, target: nodes.
+    source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: TCP and UDP ports that the program serves.
+    folder: folder on this machine for files; target_folder: descriptor of a folder in the target's store
+    (:meth:`Backend.open_store`). Both folders are removed afterwards.
+    channel: channel to the target. states: sockets for the transfer of state. account: account of the migration.
+    neighbours: other user programs on either node.
+    make_program: makes the program at the target, not started. redirect: like :meth:`switch`, but also has the run
+    supervise the new program.
     """
 
     app: str
@@ -90,21 +90,21 @@ class Move:
     make_program: Callable[[], UnmodifiedProgram | OwnService]
     redirect: Callable[[bool], None]
     facts: dict[str, Any] = field(default_factory=dict)
-    """Facts of the report beside the phases, such as the dirty rate: numbers and texts by name."""
+    """Facts for the report besides the phases, such as the dirty rate: numbers and texts by name."""
     started: UnmodifiedProgram | OwnService | None = None
-    """The program at the target, once there is one."""
+    """The program at the target, once it exists."""
     has_left: bool = False
-    """Whether the source has been asked to end: a failure is then one of the program at the target."""
+    """Whether the source has been asked to end. Later failures are failures of the program at the target."""
 
     def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
         """Stamp a phase, such as ``snapshot``, ``round 2``, ``transfer`` or ``restore``, for the report.
 
-        What the body adds to the mapping, such as ``bytes``, is noted with its end.
+        Entries that the body adds to the mapping, such as ``bytes``, are recorded when the phase ends.
         """
         return self.account.phase(name, self.channel)
 
     def start(self) -> Steps:
-        """Start the program at the target and wait until it is ready, as the scenario defines that. Errors:
+        """Start the program at the target and wait until it is ready, as defined in the scenario. Errors:
         :class:`ProgramError`."""
         started = self.started = self.make_program()
         started.start()
@@ -115,25 +115,26 @@ class Move:
             yield
 
     def adopt(self, process: Running) -> None:
-        """Let a process that runs at the target already, such as a restored one, be the program there from now on:
+        """Make a process that already runs at the target, such as a restored one, the program there: it is then
         supervised, and ended with the run."""
         started = self.started = self.make_program()
         assert isinstance(started, UnmodifiedProgram)
         started.adopt(process)
 
     def switch(self, *, established: bool) -> None:
-        """Let connections to the service's address go to the target from now on, as the clients' kernels translate it:
-        established ones too, or only new ones, so that the source can be drained.
+        """Redirect connections to the service's address to the target, by translation in the clients' kernels.
 
-        A program at the target sees its connections at the target's own address: sockets of restored connections
-        are bound to that one.
+        established: redirect established connections too; otherwise only new ones, so that the source can be drained. A
+        program at the target sees the target's own address as the local address: restored sockets are bound to this
+        address.
         """
         self.redirect(established)
 
     def leave(self, *, grace: bool = True) -> Steps:
-        """End the program at the source, after :meth:`switch`: by its stop signal, with its grace time, or at once.
+        """End the program at the source, after :meth:`switch`. grace: by its stop signal, with its grace time; else at
+        once.
 
-        It cannot serve again: a later failure is one of the program at the target.
+        The program cannot serve again: later failures are failures of the program at the target.
         """
         self.has_left = True
         if not grace:
@@ -146,9 +147,9 @@ class Move:
 
 
 class Predicted(Protocol):
-    """A migration in virtual time. Its steps yield the time until the next one, ns.
+    """A migration in virtual time. Its steps yield the time until the next step, ns.
 
-    model: what does not depend on links. facts: as of :class:`Move`.
+    model: parameters independent of links. facts: as in :class:`Move`.
     """
 
     model: MigrationModel
@@ -159,49 +160,50 @@ class Predicted(Protocol):
         """Return the virtual time."""
 
     def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
-        """Stamp a phase, as of :class:`Move`."""
+        """Stamp a phase, as in :class:`Move`."""
 
     def prepare(self, beside_ns: int | None) -> PredictedSteps:
-        """Open the connections of the next transfer. beside_ns: time that this takes beside the links."""
+        """Open the connections of the next transfer. beside_ns: additional time independent of the links."""
 
     def send(self, size: int, beside_ns: int | None) -> PredictedSteps:
-        """Send so many bytes over the links. Errors: :class:`MigrationError`."""
+        """Send `size` bytes over the links. Errors: :class:`MigrationError`."""
 
     def pause(self) -> None:
-        """Pause the service. If the strategy moves its memory, its connections follow; else they wait."""
+        """Pause the service. Connections follow if the strategy moves the service's memory; otherwise they wait."""
 
     def resume(self) -> None:
-        """Resume the service where its connections are."""
+        """Resume the service at the node of its connections."""
 
     def switch(self) -> PredictedSteps:
-        """Let new connections go to the target."""
+        """Redirect new connections to the target."""
 
     def drain(self, patience_s: float = 0.0) -> PredictedSteps:
-        """Wait, at most so long, until the source has no connections, and end the program there."""
+        """Wait until the source has no connections, at most `patience_s`, and end the program there."""
 
 
 class Strategy(StrategyTraits, ABC):
     """A way to move a program. A subclass has a file, and a line in ``[project.entry-points."cellbed.strategies"]``."""
 
     needs: ClassVar[str] = "size"
-    """The key of :class:`~cellbed.scenario.migrations.MigrationModel` without which it cannot be predicted."""
+    """The key of :class:`~cellbed.scenario.migrations.MigrationModel` that predictions of this strategy need."""
     drain_s: ClassVar[float] = 0.0
-    """The longest time for which connections to the source go on, once new ones go to the target."""
+    """Maximum time that connections to the source continue after new ones go to the target, seconds."""
 
     def predict(self, move: Predicted) -> PredictedSteps:
-        """Move a service in virtual time. A strategy without this method is not predicted."""
+        """Move a service in virtual time. A strategy without this method cannot be predicted."""
         raise NotImplementedError
 
     @abstractmethod
     def move(self, move: Move) -> Steps:
         """Move the program; it serves at the target when the steps end.
 
-        An error of any kind, thrown by a step or into it, means that the migration has failed; :meth:`undo` follows.
+        An error of any kind, raised by a step or thrown into it, means that the migration has failed; :meth:`undo`
+        follows.
         """
 
     def undo(self, move: Move) -> Steps:
-        """Let the program at the source serve again after a failure, if the strategy has stopped it.
+        """After a failure, let the program at the source serve again, if the strategy has stopped it.
 
-        What was started at the target, the redirection and the files of the move are undone by the caller.
+        The caller undoes the program at the target, the redirection and the files of the move.
         """
         yield from ()

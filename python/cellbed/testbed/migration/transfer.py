@@ -1,12 +1,12 @@
-"""The two programs of a channel: a file, or a folder, as a stream of chunks over several TCP connections.
+"""The two programs of a channel: they transfer a file or folder as a stream of chunks over several TCP connections.
 
 ``python -m cellbed.testbed.migration.transfer CONFIG``, JSON. Both inherit the connections and the file or folder: they
-open no port and follow no path. Each prints JSON lines: the receiver, when everything is written, ``received``; the
-sender ``began``, the time, and ``sent``, bytes on the wire so far.
+open no port and follow no path. They print JSON lines: the receiver prints ``received`` when everything is written. The
+sender prints ``began``, a time, and ``sent``, the bytes on the wire so far.
 
-A chunk is a header (its number and length, network byte order) and so many bytes, compressed on its own with zstd if
-that is wanted. Each connection takes the next chunk when it can send, so that a slow one delays no other; the receiver
-puts them in order.
+A chunk has a header (its number and length, network byte order), then its bytes, optionally compressed with zstd,
+independently of other chunks. Each connection takes the next chunk when it can send, so a slow connection delays no
+other. The receiver restores the order.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from cellbed.testbed.nodes.copies import MOST_BYTES, pack, unpack
 
 CHUNK = 256 << 10
 AHEAD = 64
-"""Chunks that the receiver holds at most while it waits for an earlier one."""
+"""Maximum number of chunks that the receiver holds while it waits for an earlier one."""
 STALL_S = 10
-"""After so many seconds without an acknowledgement, a connection is given up."""
+"""Maximum time of a connection without an acknowledgement, seconds."""
 PATIENCE_S = 60
-"""Maximum time for the other program to start, and for the target to write what it has received."""
+"""Maximum time for the other program to start, and for the target to write the received data, seconds."""
 EMPTY_BYTES = 10_252
-"""Bytes of a transfer without content: the shortest archive of tar, and the header of a chunk."""
+"""Size of a transfer without content, bytes: the shortest archive of tar, and the header of a chunk."""
 _HEADER = struct.Struct("!QI")
 _SO_MAX_PACING_RATE = 47
 
 
 class _Chunks(io.RawIOBase):
-    """The writing end of the stream: cuts what is written into chunks."""
+    """The writing end of the stream: splits the data into chunks."""
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         self._put = put
@@ -59,12 +59,12 @@ class _Chunks(io.RawIOBase):
         return len(data)
 
     def finish(self) -> None:
-        """Pass on the rest."""
+        """Pass on the remaining data."""
         self._put(bytes(self._buffer))
 
 
 class _Ordered(io.RawIOBase):
-    """The reading end of the stream: chunks in order of their numbers, as connections deliver them."""
+    """The reading end of the stream: chunks in order of their numbers, from all connections."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -80,7 +80,7 @@ class _Ordered(io.RawIOBase):
         self._open = count
 
     def put(self, number: int, chunk: bytes) -> None:
-        """Add a chunk; wait while too many lie ahead of the one that is missing."""
+        """Add a chunk; wait while too many chunks are ahead of the missing one."""
         with self._changed:
             self._changed.wait_for(lambda: number < self._next + AHEAD)
             self._chunks[number] = chunk
@@ -109,7 +109,7 @@ class _Ordered(io.RawIOBase):
 
 
 def prepare(sender: socket.socket, *, control: str | None, rate_bps: int | None) -> None:
-    """Set a socket's congestion control, pacing rate, bit/s, and patience, s. Errors: ``OSError``."""
+    """Set a socket's congestion control, pacing rate (bit/s), and timeout of acknowledgements. Errors: ``OSError``."""
     if control is not None:
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     if rate_bps is not None:
@@ -197,7 +197,7 @@ def receive(config: dict[str, Any]) -> None:
                     if len(chunk) < length:
                         raise OSError("a connection ended within a chunk")
                     stream.put(number, expand(chunk))
-        except Exception as wrong:  # also of zstd
+        except Exception as wrong:  # also errors of zstd
             error = OSError(f"the connection to the source was lost: {wrong}")
         finally:
             stream.closed_one(error)
@@ -230,7 +230,7 @@ def _connections(config: dict[str, Any]) -> list[socket.socket]:
 
 
 def _codec(level: int, *, sends: bool) -> Callable[[bytes], bytes]:
-    """Return the function that compresses chunks, or expands them."""
+    """Return the function that compresses chunks if `sends`, else the one that decompresses them."""
     if not level:
         return bytes
     import zstandard

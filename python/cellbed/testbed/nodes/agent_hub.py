@@ -1,11 +1,11 @@
 """This machine's end of an agent: the processes between a run and the stream to a VM or host.
 
-*Hub*: one for each node. It shares the stream among programs, samples and measurements of the clock, because the run
-itself has a single thread. It ends with its control socket, and the agent with the stream.
+*Hub*: one process per node. The hub shares the stream among programs, samples and clock measurements, because the run
+itself has a single thread. The hub ends with its control socket, and the agent ends with the stream.
 
-*Relay*: one for each program, an ordinary process in the program's place. The hub reads and writes its standard streams
-for the program, signals sent to it reach the program, and it ends as the program ends. A relay that is killed takes the
-program with it.
+*Relay*: one process per program, in the program's place. The hub reads and writes the relay's standard streams for the
+program. Signals to the relay reach the program, and the relay ends as the program ends. If a relay is killed, the
+program is killed, too.
 """
 
 from __future__ import annotations
@@ -29,37 +29,38 @@ from cellbed_node.processes import die_with_parent
 
 LARGEST_MESSAGE = 1 << 17
 MOST_FORWARDED = 256
-"""Connections of a node that are forwarded at the same time."""
+"""Maximum number of forwarded connections of a node at the same time."""
 MOST_PORTS = 10_000
-"""Ports of a program: they fit into a message."""
+"""Maximum number of ports of a program, such that they fit into a message."""
 BURST = 4
-"""Probes of the clock at a time; the one with the shortest round trip counts."""
+"""Number of clock probes in a burst; the probe with the shortest round trip counts."""
 FIRST_BURST = 16
 INTERVAL_S = 0.5
 LOST = 255
 """Exit status of a program whose node can no longer be reached."""
 
 SAMPLE = ("cpu_ns", "memory_bytes", "periods", "throttled_periods", "throttled_ns", "oom_kills")
-"""Keys of a sample, as in ``cgroups.Sample``."""
+"""Keys of a sample, the same as in ``cgroups.Sample``."""
 _PRINTABLE, _ADDRESS_OR_PORT = re.compile(r"[ -~]{1,500}"), re.compile(r"[0-9A-Za-z.:%_-]{1,64}")
 
 Probe = tuple[int, int]
-"""Of a clock: its offset from this machine's and half the round trip, ns."""
+"""A probe of a clock: its offset from this machine's clock, and half the round trip, ns."""
 
 
 def probe(sent: int, received: int, replied: int, returned: int) -> Probe:
     """Return the offset between two clocks from the four stamps of a request and its reply (RFC 5905, section 8).
 
-    The offset is right to half of the round trip (Cristian, Distributed Computing 3, 1989).
+    The error of the offset is at most half of the round trip (Cristian, Distributed Computing 3, 1989).
     """
     offset = ((received - sent) + (replied - returned)) // 2
     return offset, max(1, ((returned - sent) - (replied - received) + 1) // 2)
 
 
 def estimate(probes: list[Probe]) -> Probe:
-    """Offset of a clock, and an uncertainty that covers what all probes show, also if the clock drifts.
+    """Return the offset of a clock, and an uncertainty that is consistent with all probes, even if the clock drifts.
 
-    The probe with the shortest round trip is the best one. Another contradicts it if its interval does not contain it.
+    The best probe has the shortest round trip. A probe contradicts the best one if its interval excludes the best
+    offset.
     """
     offset, half = min(probes, key=lambda each: each[1])
     return offset, max([half, *(abs(other - offset) - width for other, width in probes)])
@@ -103,17 +104,17 @@ _ANSWERS: dict[str, Callable[[Any], Any]] = {
     "limit": _limits,
     "sample": _sample,
 }
-"""Requests to the agent, each with the check of its answer. All raise ``ValueError``, ``TypeError`` or ``KeyError``"""
+"""Requests to the agent, with checks of their answers. Checks raise ``ValueError``, ``TypeError`` or ``KeyError``."""
 
 
 class Hub:
     """The process between one node's stream and the run.
 
-    The agent is not trusted: its machine may belong to somebody else, or be taken over. All it can do here is to send
-    the output of the programs that the run has started, connect to the sockets that the run has shown to its node, and
-    answer. Its first message is ``hello``. Anything else closes the stream, with the reason.
+    The agent is not trusted: its machine may belong to somebody else, or be compromised. It can only send the output of
+    programs that the run has started, connect to the sockets that the run has shown to its node, and answer. Its first
+    message is ``hello``. After any other message, the hub closes the stream and reports the reason.
 
-    stream: to the agent. control: from the run. relays: where relays connect.
+    stream: connection to the agent. control: connection to the run. relays: socket to which relays connect.
     """
 
     def __init__(self, stream: int, control: socket.socket, relays: socket.socket) -> None:
@@ -125,14 +126,14 @@ class Hub:
         self._hello: dict[str, Any] | None = None
         self._waiting: list[int] = []  # calls that wait for the agent's first message
         self._asked: dict[int, str] = {}  # calls that wait for any answer
-        self._sockets: list[str] = []  # of this machine, that the run has shown to the node
-        self._lost = ""  # why the stream is closed, if the agent has broken the protocol
+        self._sockets: list[str] = []  # sockets of this machine, shown to the node by the run
+        self._lost = ""  # reason, if the agent has broken the protocol
         self._number = 0
         self._relays: dict[int, socket.socket] = {}
-        self._statuses: dict[int, int] = {}  # of ended programs whose output is not written yet
+        self._statuses: dict[int, int] = {}  # statuses of ended programs with unwritten output
         self._forwarded = 0
-        self._processes: dict[int, int] = {}  # of the relays, by number
-        self._use: dict[int, list[int]] = {}  # of programs, by the process of their relay
+        self._processes: dict[int, int] = {}  # processes of relays, by number
+        self._use: dict[int, list[int]] = {}  # usage of programs, by process of the relay
         self._sample: dict[str, Any] | None = None
         self._probes: list[Probe] = []
         self._burst: list[Probe] = []
@@ -180,7 +181,7 @@ class Hub:
         self._wire.flush()
 
     def _on_message(self, message: dict[str, Any]) -> None:
-        """A message of the agent. Errors: :class:`ProtocolError`."""
+        """Handle a message of the agent. Errors: :class:`ProtocolError`."""
         try:
             self._handle(message)
         except (KeyError, TypeError, ValueError):
@@ -230,7 +231,7 @@ class Hub:
                 self._answer(message["answer"], value=check(message["value"]))
 
     def _connect(self, number: int, path: str) -> None:
-        """Forward the stream `number` to a socket of the run."""
+        """Forward the stream `number` to the run's socket at `path`."""
         self._forwarded += 1
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -245,7 +246,7 @@ class Hub:
             self._wire.write_to(number, connection.detach())
 
     def _on_control(self) -> None:
-        """A message of the run."""
+        """Handle a message of the run."""
         message, _ = _receive(self._control)
         if message is None:
             self._over = True
@@ -263,7 +264,7 @@ class Hub:
         elif action == "state":
             self._answer(message["call"], value={"sample": self._sample, "clock": estimate(self._probes)})
         else:
-            if action == "listen":  # the agent knows the socket by its number only
+            if action == "listen":  # the agent knows only the socket's number
                 self._sockets.append(message.pop("path"))
                 message["socket"] = len(self._sockets) - 1
             elif action == "served":
@@ -279,7 +280,7 @@ class Hub:
         self._wire.watched[relay.fileno()] = lambda: self._on_relay(number, relay)
 
     def _on_relay(self, number: int, relay: socket.socket) -> None:
-        """A message of a relay: its program at first, signals later."""
+        """Handle a message of a relay: first its program, later signals."""
         message, descriptors = _receive(relay)
         if message is None:
             del self._wire.watched[relay.fileno()]
@@ -299,7 +300,7 @@ class Hub:
                 self._wire.write_to(3 * number + stream, descriptors[stream])
 
     def _tell(self, number: int, message: dict[str, Any]) -> None:
-        """Report to a relay how its program ended. The relay then ends, too, and nothing must be killed."""
+        """Report the program's end to its relay, and forget the relay: no kill is needed when it ends."""
         relay = self._relays.pop(number, None)
         if relay is not None:
             if "failed" in message:
@@ -323,9 +324,9 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int
 
 
 def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
-    """Be a program that runs on the node whose hub listens at `path`, until it has ended.
+    """Represent a program on the node whose hub listens at `path`, until the program has ended.
 
-    options: its `environment` (variables beside the node's) and `folder`.
+    options: the program's `environment` (variables added to the node's) and `folder`.
     """
     die_with_parent()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -341,7 +342,7 @@ def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, forward)
     socket.send_fds(connection, [json.dumps({"command": command, **options}).encode()], [0, 1, 2])
-    # The hub alone reads and writes them: they end with the program's.
+    # Only the hub reads and writes the streams: they end with the program's streams.
     for descriptor in (0, 1):
         os.close(descriptor)
     message, _ = _receive(connection)
@@ -367,7 +368,7 @@ def _be_lost(why: str = "its hub has ended") -> NoReturn:
 
 
 def main() -> None:
-    """``agent_hub relay PATH OPTIONS COMMAND…``, or ``agent_hub hub PATH SETUP STREAM`` with its control socket as
+    """Run ``agent_hub relay PATH OPTIONS COMMAND…``, or ``agent_hub hub PATH SETUP STREAM`` with the control socket as
     standard input."""
     role, path, text, *rest = sys.argv[1:]
     if role == "relay":

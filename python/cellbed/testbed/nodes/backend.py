@@ -1,4 +1,4 @@
-"""The base of all kinds of nodes: they run programs under limits; the emulator shapes traffic outside of them."""
+"""The base class of all kinds of nodes. A node runs programs under limits; the emulator shapes traffic outside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Strain = Literal["cpu", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a node. cpus: share of one CPU's time, 1.5 = one and a half. ``None`` leaves it open."""
+    """Limits of a node. cpus: CPU time in CPUs, 1.5 = one and a half. ``None`` for no limit."""
 
     cpus: float | None
     memory_bytes: int | None
@@ -28,7 +28,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A node's monotonic clock: its offset from this machine's, positive where it is ahead, with its uncertainty."""
+    """A node's monotonic clock: offset from this machine's clock, positive if ahead, and its uncertainty."""
 
     offset_ns: int = 0
     uncertainty_ns: int = 0
@@ -39,15 +39,15 @@ class Setup:
     """The parts of a node that the testbed makes before the node starts.
 
     place: the node's namespaces, which the emulator has made, the control group with its limits, and files such as
-    ``/etc/hosts`` that programs see instead of the machine's. view: further files, which programs of this machine see
-    for `folder`. interface, addresses: of the node in its network
-    namespace, addresses with their prefix length. behind: addresses of a machine behind the namespace, which are then
-    the node's, while `addresses` are the router's. sysctls: kernel settings of the namespace. group: the control
-    group of `place`, if limits are enforced; the testbed has set `limits` on it. run: identifier of the run, in the
-    environment (``state.RUN_VARIABLE``) of each process of it. record: notes what outlives the
-    processes of the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after
-    the run. disk_bytes: size of the file system that the node's programs write to, if it is limited.
-    Without `record` a namespace node has no folder; other kinds need both.
+    ``/etc/hosts`` that programs see instead of the machine's. view: further files, seen by programs of this machine,
+    for `folder`. interface: network interface in the node's namespace; addresses: its addresses with their prefix
+    lengths. behind: addresses of a machine behind the namespace; they are then the node's, and `addresses` are the
+    router's. sysctls: kernel settings of the namespace. group: the control group of `place`, if limits are enforced;
+    the testbed has set `limits` on it. run: identifier of the run, in the environment (``state.RUN_VARIABLE``) of each
+    of its processes. record: notes resources that outlive the run's processes, *before* they are made. folder: folder
+    for the node's files, not made yet; already noted, and removed after the run. disk_bytes: size of the file system to
+    which the node's programs write, if it is limited.
+    Without `record`, a namespace node has no folder; other kinds need both.
     """
 
     name: str
@@ -66,32 +66,33 @@ class Setup:
 
 
 class LimitedGroup(Protocol):
-    """The members of :class:`~cellbed.testbed.machine.cgroups.Group` that the proof of limits needs, on any machine."""
+    """The members of :class:`~cellbed.testbed.machine.cgroups.Group`, on any machine, that the proof of limits
+    needs."""
 
     def contains(self, process: int) -> bool:
-        """Return whether a program that :meth:`Backend.spawn` started comes under the limits."""
+        """Return whether a program that :meth:`Backend.spawn` started is subject to the limits."""
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
         """Set the limits."""
 
     def limits(self) -> tuple[float | None, int | None]:
-        """Return the limits as the kernel states them."""
+        """Return the limits that the kernel reports."""
 
     def sample(self) -> Sample:
-        """Return the usage at this moment."""
+        """Return the current usage."""
 
 
 class Backend(ABC):
-    """A node of some kind, made from a :class:`Setup` and the table of its kind in the scenario.
+    """A node of some kind, made from a :class:`Setup` and its kind's table in the scenario.
 
-    The defaults suit a node on this machine that is ready at once and shares this machine's files: a kind
-    overrides the rest.
+    The defaults suit a node on this machine that is ready at once and shares this machine's files. A kind overrides the
+    rest.
 
-    group: enforces the limits, if they are enforced. place: where cellbed's own programs (load generators, broker, …)
-    run for this node, with the files of this machine; ``None`` where they cannot.
-    own_files: whether the node has files apart from this machine's, so that only :meth:`spawn` starts a program
-    with them.
-    first_process: of the node's own process namespace, as this machine counts; ``None`` where it has none.
+    group: the control group with the limits, if enforced. place: where cellbed's own programs (load generators, broker,
+    …) run for this node, with the files of this machine; ``None`` if they cannot run.
+    own_files: whether the node's files differ from this machine's, so that only :meth:`spawn` starts programs with the
+    node's files.
+    first_process: first process of the node's own process namespace, by its id on this machine; ``None`` without one.
     facts: recorded in ``run.json`` beyond the scenario, such as the digest of the node's image.
     """
 
@@ -111,12 +112,12 @@ class Backend(ABC):
     def obstacles(table: Any, *, running: bool) -> Iterable[tuple[str, str]]:
         """Return the reasons that prevent a node with this table from starting.
 
-        Called before anything is started; it changes nothing.
+        Called before anything is started; changes nothing.
 
         Args:
-            table: Of the kind, in the scenario.
-            running: Whether nodes are about to be started; else neither other machines nor the rights of this user are
-                checked.
+            table: The node's table in the scenario.
+            running: Whether nodes are about to be started; otherwise, neither other machines nor the rights of this
+            user are checked.
 
         Returns:
             Keys of the table, each with an error that names the remedy.
@@ -130,13 +131,13 @@ class Backend(ABC):
         Called for nodes without obstacles; texts may contain names in braces that are filled in later.
 
         Args:
-            table: Of the kind, in the scenario.
-            command: As of :meth:`spawn`, as are `environment` and `folder`.
-            environment: Variables beside the node's.
+            table: The node's table in the scenario.
+            command: As in :meth:`spawn`, like `environment` and `folder`.
+            environment: Variables added to the node's.
             folder: Working directory on the node.
 
         Returns:
-            The reason with the remedy; ``None`` where it can, or where that is not known before the node has started.
+            The reason with the remedy; ``None`` if it can, or if this is unknown before the node has started.
         """
         return None
 
@@ -144,7 +145,7 @@ class Backend(ABC):
         """Begin to make the node ready for programs, without waiting.
 
         Raises:
-            CellbedError: That is not possible here.
+            CellbedError: The node cannot start here.
         """
 
     def wait_ready(self) -> None:  # noqa: B027
@@ -167,14 +168,14 @@ class Backend(ABC):
         """Start a program with the files of the node; it ends with the calling process.
 
         Args:
-            command: Empty for the node's own, where its kind has one.
-            environment: Variables beside the node's.
+            command: Empty for the node's own command, if its kind has one.
+            environment: Variables added to the node's.
             folder: Working directory on the node.
-            cgroups: As in :class:`Place`, beside the node's; none where the node has its own kernel.
+            cgroups: As in :class:`Place`, in addition to the node's; none if the node has its own kernel.
             streams: Standard streams.
 
         Returns:
-            The program, or what stands for it on this machine.
+            The program, or the process that represents it on this machine.
 
         Raises:
             OSError: The program cannot be started; also ``subprocess.SubprocessError``.
@@ -183,7 +184,7 @@ class Backend(ABC):
     def sample(self) -> Sample | None:
         """Return the node's usage since its start; ``None`` if not counted.
 
-        Called ten times a second: it must not wait.
+        Called ten times a second: must not wait.
         """
         return self.group.sample() if self.group is not None else None
 
@@ -196,35 +197,35 @@ class Backend(ABC):
         """Return how a program of the node ended, as a clause.
 
         Args:
-            status: Its exit status.
-            memory_kills: What :meth:`memory_kills` was when it started.
+            status: The program's exit status.
+            memory_kills: The value of :meth:`memory_kills` when the program started.
         """
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return f"{how} ({self.name} ran out of memory)" if status and self.memory_kills() > memory_kills else how
 
     def use(self, process: int) -> tuple[int, int]:
-        """Return the use of a program of the node and of all that it has started.
+        """Return the usage of a program of the node and of all processes that it has started.
 
-        Called once a second: it must not wait.
+        Called once a second: must not wait.
 
         Args:
-            process: The id of its :class:`Running`.
+            process: The id of the program's :class:`Running`.
 
         Returns:
             Processor time, ns, and bytes in memory.
         """
-        from cellbed_node.agent import use_of  # shells have no use for it
+        from cellbed_node.agent import use_of  # not needed by shells
 
         return use_of(process)
 
     def served(self, process: int) -> tuple[list[int], list[int], int]:
-        """Return what a program of the node and all that it has started serve; another machine's answer is awaited.
+        """Return the ports that a program of the node and its processes serve; waits for the answer of another machine.
 
         Args:
-            process: The id of its :class:`Running`.
+            process: The id of the program's :class:`Running`.
 
         Returns:
-            The TCP and the UDP ports, and the number of connections to the former.
+            The TCP ports, the UDP ports, and the number of connections to the TCP ports.
 
         Raises:
             CellbedError: Another machine does not answer.
@@ -234,19 +235,19 @@ class Backend(ABC):
         return find_served(process)
 
     def proof_command(self, what: Strain, amount: int) -> list[str]:
-        """Return a command for :meth:`spawn` that strains the node, to prove its limits.
+        """Return a command for :meth:`spawn` that loads the node beyond a limit, to prove the limit.
 
-        The program prints ``ready``, waits for a line, and then strains it. The default needs a shell and `dd` there.
+        The program prints ``ready``, waits for a line, and then begins. The default needs a shell and `dd` on the node.
 
         Args:
             what: The limit to prove.
             amount: Processors to occupy, or bytes of memory to touch.
         """
         if what == "cpu":
-            # The first shell starts the others: a fork of this process costs more.
+            # The first shell starts the others: forking this process would cost more.
             strain = "while :; do :; done & " * (amount - 1) + "while :; do :; done"
         else:
-            # `dd` fills a buffer of the size of its blocks.
+            # `dd` fills a buffer of its block size.
             strain = f"exec dd if=/dev/zero of=/dev/null bs={amount} count=1"
         return ["/bin/sh", "-c", f"echo ready; read line || exit; {strain}"]
 
@@ -283,7 +284,7 @@ class Backend(ABC):
         """
 
     def output(self, command: Sequence[str]) -> bytes:
-        """Return what a short command prints that needs no file of the node.
+        """Return the output of a short command that needs no file of the node.
 
         Raises:
             OSError: It cannot be run; also :class:`CellbedError`.
@@ -291,21 +292,21 @@ class Backend(ABC):
         return run(command, place=self.place).encode()
 
     def open_folder(self, path: str, *, make: bool = False) -> int:
-        """Return a descriptor of a folder, as its programs find it.
+        """Return a descriptor of a folder, as the node's programs see it.
 
         Args:
-            path: Of the node.
-            make: Whether to make it, with those above it, if it is missing.
+            path: Path on the node.
+            make: Whether to make a missing folder and its missing parents.
 
         Raises:
-            OSError: It cannot be opened; always where the node is another machine.
+            OSError: It cannot be opened; always if the node is another machine.
         """
         raise OSError(f"{self.name} is another machine")
 
     def open_store(self) -> int:
         """Return a descriptor of a folder of this machine for files that move to the node.
 
-        It is on the node's disk if that is limited. Programs with files of their own cannot reach it.
+        It is on the node's disk if that is limited. Programs of nodes with separate files cannot reach it.
 
         Raises:
             OSError: It cannot be made or opened.
@@ -314,13 +315,13 @@ class Backend(ABC):
         return os.open(self.setup.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def inside(self, path: str) -> str:
-        """Return a path of the node from the root of its files, as its programs see them; relative ones begin in their
+        """Return a path of the node from the root of its files, as its programs see them; relative paths begin in their
         working folder."""
         return path
 
     @abstractmethod
     def signal(self, number: int) -> None:
-        """Send a signal to all programs of the node, and what they have started.
+        """Send a signal to all programs of the node, and to all processes that they have started.
 
         Raises:
             CellbedError: The node does not answer.
@@ -330,7 +331,7 @@ class Backend(ABC):
         """Return the path at which programs of the node reach a Unix socket of this machine.
 
         Args:
-            path: In the folder for sockets of the testbed.
+            path: Path in the testbed's folder for sockets.
 
         Raises:
             CellbedError: The node does not answer.
@@ -339,14 +340,14 @@ class Backend(ABC):
 
     @property
     def admission(self) -> Admission:
-        """Return which processes may connect to its programs' sockets: its programs, or its hub."""
+        """The processes that may connect to sockets of the node's programs: the programs, or the node's hub."""
         return Admission([self.place.network_namespace] if self.place is not None else [])
 
     def show_file(self, path: str) -> str:
         """Return the path at which programs of the node find a file of this machine.
 
         Args:
-            path: In the folder for sockets of the testbed.
+            path: Path in the testbed's folder for sockets.
 
         Raises:
             OSError: It cannot be copied there; also :class:`CellbedError`.
@@ -355,13 +356,13 @@ class Backend(ABC):
 
     @abstractmethod
     def fill_disk(self, full: bool) -> None:
-        """Take all free space of the node's file system of limited size, or give it back.
+        """Occupy all free space of the node's file system of limited size, or release it.
 
         Raises:
-            OSError: That is not possible; also :class:`CellbedError`.
+            OSError: The space cannot be occupied or released; also :class:`CellbedError`.
         """
 
     def stop(self) -> None:
-        """End what still runs on the node and remove the node. Called once, also where it did not become ready."""
+        """End the remaining programs and remove the node. Called once, even if the node did not become ready."""
         if self.setup.group is not None:
             self.setup.group.remove()

@@ -1,9 +1,9 @@
 """Nodes that run an image of Podman or Docker.
 
-The engine is asked for the image only: once per image its files are unpacked into the cache, and no engine, monitor or
-daemon takes part in a run. Each node is an overlay over these files, which `crun` runs in the network namespace and the
-control group that the node has anyway. Overlay and container live in separate namespaces: they are gone with the
-node's first process, which ends with the calling process (``crates/init``).
+The engine only supplies the image: its files are unpacked once into the cache, and no engine, monitor or daemon takes
+part in a run. Each node is an overlay over these files. `crun` runs the overlay in the network namespace and control
+group that every node has. Overlay and container live in separate namespaces, which end with the node's first process;
+that process ends with the calling process (``crates/init``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 RUNTIME = "crun"
 INIT = Path(__file__).parents[1] / "cellbed-init"
-"""Compiled from ``crates/init``; every container has it at :data:`INSIDE`."""
+"""Compiled from ``crates/init``; in containers, its path is :data:`INSIDE`."""
 INSIDE = "/.cellbed-init"
 START_PATIENCE_S = 60.0
 UNUSED_S = 7 * 86_400
-"""Unpacked images that no run has used for so long are removed."""
+"""Minimum age since the last use, seconds, at which an unpacked image is removed."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPABILITIES = [
     f"CAP_{name}"
@@ -51,9 +51,9 @@ CAPABILITIES = [
         *("SETUID", "SYS_CHROOT"),
     )
 ]
-"""The list is Podman's."""
+"""Capabilities of a container, from Podman's list."""
 _OF_FIRST = "CAP_NET_ADMIN"
-"""A capability that the first process alone has: so no program can trace it (ptrace(2)), and keep it from its end."""
+"""A capability of the first process alone: other programs cannot trace it (ptrace(2)) and prevent its end."""
 _ROOT = {"uid": 0, "gid": 0}
 _START = """
 { echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start
@@ -67,8 +67,8 @@ exec unshare $user --mount --propagation private sh -c \
    if [ "$disk" ]; then mount -t tmpfs -o "size=$disk,mode=755" cellbed disk && cp -a upper work disk || exit; fi
    mount -t overlay -o "$options" cellbed root && exec "$@"' sh "$options" "$@"
 """
-"""Started in the node's network namespace, where any user may bind to any port as in a container of an engine. The
-overlay lies in a mount namespace, for ordinary users in a user namespace whose root they are."""
+"""Started in the node's network namespace, where any user may bind to any port, as in an engine's container. The
+overlay lies in a mount namespace. For ordinary users, a user namespace in which they are root owns that namespace."""
 
 
 class ContainerError(CellbedError):
@@ -77,7 +77,7 @@ class ContainerError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image. engine: program that has it; version: of the engine. config: ``Config`` as engines print it."""
+    """An image. engine: program that has the image; version: the engine's. config: ``Config`` as engines print it."""
 
     reference: str
     engine: str
@@ -89,9 +89,9 @@ class Image:
 
 @functools.lru_cache(maxsize=256)
 def find_image(reference: str, engine: str) -> Image:
-    """Return the image of a local engine, Podman's before Docker's with ``"auto"``. Nothing is downloaded.
+    """Return an image of a local engine; ``"auto"`` asks Podman before Docker. Nothing is downloaded.
 
-    The engine is asked once in each process, which makes one run. Errors: :class:`ContainerError`.
+    Each process, and so each run, asks the engine only once. Errors: :class:`ContainerError`.
     """
     engines = ["podman", "docker"] if engine == "auto" else [engine]
     there = [each for each in engines if find(each) is not None]
@@ -116,13 +116,13 @@ def find_image(reference: str, engine: str) -> Image:
 
 
 def unpack_image(image: Image, record: Record) -> tuple[Path, int]:
-    """Return the folder with an image's files, and a descriptor that keeps it from being removed while it is open.
+    """Return the folder with an image's files, and a descriptor; while it is open, the folder is not removed.
 
     Errors: :class:`ContainerError`.
     """
     place = images_folder() / image.identifier
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.parent.chmod(0o700)  # files of images may have any owner, and be programs that run as it
+    place.parent.chmod(0o700)  # images may contain set-user-ID programs of any owner
     while True:
         with contextlib.suppress(FileNotFoundError):
             held = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
@@ -135,20 +135,20 @@ def unpack_image(image: Image, record: Record) -> tuple[Path, int]:
             try:
                 folder.rename(place)
             except OSError:
-                if not place.is_dir():  # else another run was faster
+                if not place.is_dir():  # another run may have been faster
                     raise
 
 
 def _unpack(image: Image, root: Path, record: Record) -> None:
     root.mkdir()
     name = record.note_engine(image.engine)
-    # `cellbed clean` ends the engine's processes first: what they are about to make could not be removed yet.
+    # `cellbed clean` ends the marked processes of the engine first: files that they still create could not be removed.
     marked = {**os.environ, RUN_VARIABLE: record.identifier}
     is_root = os.geteuid() == 0
     kept = ["--numeric-owner", "--xattrs", "--xattrs-include=security.capability"]
     tar = ["tar", "-x", *(kept if is_root else ["--no-same-owner", "--exclude=dev/*"]), "-C", str(root)]
     try:
-        # The command is never run; images without one need some.
+        # The command is never run, but images without a command require one.
         create = ["create", "--name", name, "--pull", "never", "--network", "none", image.identifier, "/"]
         created = subprocess.run([image.engine, *create], capture_output=True, env=marked, check=False)
         if created.returncode != 0:
@@ -160,19 +160,19 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         ):
             assert export.stdout is not None
             export.stdout.close()
-            # Before the run starts: an image may be large, and Ctrl-C ends both programs.
+            # No timeout: an image may be large. The run has not started, and Ctrl-C ends both programs.
             _, errors = unpacking.communicate()
         if export.returncode != 0 or unpacking.returncode != 0:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"
             raise ContainerError(f"cannot unpack the image '{image.reference}' into {images_folder()}: {why}")
-        # No control group keeps a container from device files, and an image may have some for this machine's disks.
+        # No control group blocks device files, and an image may have some for this machine's disks.
         subprocess.run(["find", str(root), "-type", "b,c", "-delete"], check=True)
     finally:
         remove_export(image.engine, name)
 
 
 def remove_export(engine: str, name: str) -> bool:
-    """Remove the container of an engine through which an image is unpacked; whether there was one."""
+    """Remove the engine's container through which an image is unpacked; return whether there was one."""
     if find(engine) is None:
         return False
     answer = subprocess.run([engine, "rm", "--force", name], capture_output=True, check=False)
@@ -193,7 +193,7 @@ def _remove_unused(images: Path) -> None:
 
 
 class ContainerNode(LocalNode):
-    """A container of an image. cellbed's own programs run beside it, in its network namespace and control group."""
+    """A container of an image. cellbed's own programs run outside, in the same network namespace and control group."""
 
     table: ContainerBackend
     own_files = True
@@ -221,7 +221,7 @@ class ContainerNode(LocalNode):
     def missing(
         table: ContainerBackend, command: Sequence[str], environment: Mapping[str, str], folder: str | None
     ) -> str | None:
-        # Of an image only its own command is known before.
+        # Before the start, only the image's own command is known.
         has_one = command or _own_command(table, find_image(table.image, table.engine))
         return None if has_one else _NO_COMMAND.format(table.image)
 
@@ -266,7 +266,7 @@ class ContainerNode(LocalNode):
         assert self._holder.stdout is not None
         readable, _, _ = select.select([self._holder.stdout], [], [], START_PATIENCE_S)
         is_ready = bool(readable and self._holder.stdout.readline())
-        # The runtime writes it last.
+        # The runtime writes this file last.
         while is_ready and not _content(self._folder / "pid"):
             time.sleep(0.001)
             is_ready = self._holder.poll() is None
@@ -274,9 +274,9 @@ class ContainerNode(LocalNode):
             why = last_line((self._folder / "log").read_bytes()) or f"not ready within {START_PATIENCE_S:g} s"
             hint = "; if its file system is unsuitable, set TMPDIR to a folder on a disk" if "mount" in why else ""
             raise ContainerError(f"the container {self.name} does not start: {why}{hint}")
-        # Opened once: it remains the container's, also after its end.
+        # The descriptor leads to the container's root even after its end.
         self._root = root_of(self._pid)
-        # As the runtime's process sees it, and beside what the programs of the container see.
+        # Opened as the runtime's process sees it: programs of the container do not see it.
         with close_after(root_of(self._holder.pid)) as root:
             self._store = open_folder(root, (self._folder / "disk").absolute())
         self._disk = Disk(f"/proc/self/fd/{self._store}")
@@ -342,7 +342,7 @@ class ContainerNode(LocalNode):
 
     @functools.cached_property
     def _pid(self) -> int:
-        """Process id of the container's first process on this machine."""
+        """Process id on this machine of the container's first process."""
         return int((self._folder / "pid").read_text(encoding="utf-8"))
 
     def _enter(self) -> list[str]:
@@ -350,13 +350,14 @@ class ContainerNode(LocalNode):
         return ["nsenter", user, "--preserve-credentials"] if _is_mapped() else []
 
     def _runtime(self, verb: str, *arguments: str) -> list[str]:
-        # The testbed has the control groups: the runtime makes none.
+        # The testbed makes the control groups, not the runtime.
         state = str(self._folder / "state")
         return [RUNTIME, "--root", state, "--cgroup-manager", "disabled", verb, *arguments]
 
     def _place(self) -> Place:
         """Return the place of the runtime's processes."""
-        # Version 1 of crun refuses machines with both versions of control groups, although it needs none here.
+        # crun needs no control groups here, but version 1 of crun refuses machines with both versions of control
+        # groups.
         unified = "/sys/fs/cgroup/unified"
         hidden = ((str(self._folder / "empty"), unified),) if Path(unified).is_dir() else ()
         return replace(self.setup.place, binds=hidden)
@@ -365,7 +366,7 @@ class ContainerNode(LocalNode):
         return {**os.environ, RUN_VARIABLE: self.setup.run}
 
     def _below(self, path: str) -> tuple[str, PurePosixPath]:
-        # Relative ones lie in its working folder.
+        # Relative paths begin in the container's working folder.
         return f"/proc/self/fd/{self._root}", PurePosixPath("/", self._working_folder, path)
 
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
@@ -379,11 +380,11 @@ class ContainerNode(LocalNode):
         }
 
     def _specification(self) -> dict[str, Any]:
-        """Return the container as the runtime reads it (OCI runtime specification 1.0)."""
+        """Return the container in the runtime's format (OCI runtime specification 1.0)."""
         binds = [(source, target, "ro") for source, target in self.setup.place.binds]
         binds += [(str(each.source), each.target, "ro" if each.read_only else "rw") for each in self.table.mounts]
         if (group := self.setup.group) is not None:
-            # Programs that look at their limits, such as Java's runtime, find the node's.
+            # Programs that read their limits, such as Java's runtime, see the node's.
             folders = {"": group.folders["cpu"]} if group.version == 2 else group.folders
             binds += [(str(path), f"/sys/fs/cgroup/{name}".rstrip("/"), "ro") for name, path in folders.items()]
         no = ["nosuid", "noexec", "nodev"]
@@ -408,7 +409,7 @@ class ContainerNode(LocalNode):
                 *(_mount(target, "bind", ["rbind", mode], source) for source, target, mode in binds),
                 _mount(INSIDE, "bind", ["bind", "ro"], str(INIT)),
             ],
-            # The container shares network and user namespace with the runtime's process.
+            # The container shares the network and user namespaces of the runtime's process.
             "linux": {
                 "namespaces": [{"type": each} for each in ("pid", "ipc", "uts", "mount")],
                 "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"],
@@ -421,7 +422,7 @@ _NO_COMMAND = "the image '{}' has no command: write one"
 
 
 def _own_command(table: ContainerBackend, image: Image) -> list[str]:
-    """Return the command of an image; parts in the table replace parts of the image."""
+    """Return the image's command; the table may replace parts."""
     entrypoint, command = table.entrypoint, table.command
     if entrypoint is None:
         entrypoint = image.config.get("Entrypoint") or []
@@ -430,9 +431,9 @@ def _own_command(table: ContainerBackend, image: Image) -> list[str]:
 
 
 class Executed:
-    """A program in a container: the runtime's process that has started it, which forwards signals and ends with it.
+    """A program in a container, represented by the runtime's process, which forwards signals and ends with the program.
 
-    The program is the child of that process and leads a process group.
+    The program is a child of the runtime's process, and leads a process group.
     """
 
     def __init__(self, runtime: subprocess.Popen[bytes]) -> None:
@@ -462,7 +463,7 @@ class Executed:
 
 
 def _status(status: int) -> int:
-    """Return the exit status of a program, given the status of the runtime's process: 128 + n for signal n."""
+    """Return a program's exit status from the status of the runtime's process: 128 + n for signal n."""
     return 128 - status if 128 < status < 128 + signal.NSIG else status
 
 
@@ -471,12 +472,12 @@ def _mount(target: str, kind: str, options: Sequence[str], source: str = "") -> 
 
 
 def _is_mapped() -> bool:
-    """Return whether containers have no other users than this one, who is their root."""
+    """Return whether containers have a single user: this one, as their root."""
     return os.geteuid() != 0
 
 
 def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
-    """Return the user of an image as the runtime takes it, and the home folder. text: ``USER[:GROUP]``, names or
+    """Return the user of an image in the runtime's format, and the home folder. text: ``USER[:GROUP]``, names or
     numbers."""
     name, _, group = text.partition(":")
     users, groups = ([row.split(":") for row in _lines(root, f"/etc/{file}")] for file in ("passwd", "group"))

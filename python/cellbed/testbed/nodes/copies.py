@@ -1,7 +1,7 @@
-"""Files below the root of a node, whose programs may change them meanwhile: the only module that follows their paths.
+"""Files below the root of a node, where programs may change them at any time. Only this module follows such paths.
 
-A path is resolved by the kernel, with all links in it, below a root (openat2(2), ``RESOLVE_IN_ROOT``): a link that a
-program puts in the way never leads to other files of this machine. Roots and folders are descriptors.
+The kernel resolves a path, with all links in it, below a root (openat2(2), ``RESOLVE_IN_ROOT``): so a program's links
+never lead to other files of this machine. Roots and folders are passed as descriptors.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from cellbed_node.temporary import remove_tree
 
 MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30
-"""Limits of one copy, against programs that would fill this machine's disk."""
+"""Maximum number of files and size, bytes, of one copy: programs must not fill this machine's disk."""
 _OPENAT2 = 437
 _RESOLVE = 0x02 | 0x10
 """``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_IN_ROOT``."""
 _MOST_ATTEMPTS = 1000
-"""The kernel gives up resolving ``..`` when some folder of the machine is renamed meanwhile (``EAGAIN``)."""
+"""Maximum attempts to resolve a path: a rename of any folder makes the kernel fail to resolve ``..`` (``EAGAIN``)."""
 _MOST_LINKS = 40
 _REMOVAL_S = 60.0
 _LONGEST_NAME = 200
-"""Characters of a name in an error."""
+"""Maximum number of characters of a name in an error."""
 _OF_THE_KERNEL = frozenset(
     {
         *(0x9FA0, 0x62656572, 0x27E0EB, 0x63677270, 0x64626720, 0x74726163, 0x73636673, 0xCAFE4A11, 0x62656570),
         *(0x6165676C, 0xDE5E81E4, 0xF97CFF8C, 0x6E736673),
     }
 )
-"""Types (statfs(2)) of file systems whose files are calls of the kernel, which can wait for ever: proc, sysfs, cgroup,
+"""Types (statfs(2)) of file systems whose files invoke the kernel, which may block forever: proc, sysfs, cgroup,
 cgroup2, debugfs, tracefs, securityfs, bpf, configfs, pstore, efivarfs, selinux, nsfs."""
 _TOO_MUCH = f"more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB"
 _TYPES = {
@@ -48,18 +48,18 @@ _TYPES = {
     stat.S_IFLNK: tarfile.SYMTYPE,
     stat.S_IFIFO: tarfile.FIFOTYPE,
 }
-"""Kinds of files that move, with their types in an archive."""
+"""Kinds of copied files, with their types in an archive."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def root_of(process: int) -> int:
-    """Return a descriptor of the root of the files that a process sees. Errors: ``OSError``."""
+    """Return a descriptor of the root of a process's files. Errors: ``OSError``."""
     return os.open(f"/proc/{process}/root", os.O_PATH)
 
 
 def open_folder(root: int, path: PurePath, *, make: bool = False) -> int:
-    """Return a descriptor of a folder below a root. make: with those above it, if missing. Errors: ``OSError``."""
+    """Return a descriptor of a folder below a root. make: create it and missing parents. Errors: ``OSError``."""
     if make:
         os.close(make_folder(root, path))
     return open_below(root, path, _FOLDER)
@@ -67,9 +67,9 @@ def open_folder(root: int, path: PurePath, *, make: bool = False) -> int:
 
 @contextlib.contextmanager
 def new_folder(parent: int, name: str) -> Iterator[int]:
-    """Make a folder in another one, for this user alone. Afterwards a file of any kind at its name is removed.
+    """Make a folder in another one, for this user alone; at the end, remove any file of its name.
 
-    Errors: ``OSError``, also where the name exists.
+    Errors: ``OSError``, also if the name exists.
     """
     os.mkdir(name, 0o700, dir_fd=parent)
     with close_after(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)) as folder:
@@ -82,7 +82,7 @@ def new_folder(parent: int, name: str) -> Iterator[int]:
 
 
 def names_in(folder: int) -> list[str]:
-    """Return the names of the files in a folder. Errors: ``OSError``, also of more than :data:`MOST_FILES`."""
+    """Return the names of the files in a folder. Errors: ``OSError``, also for more than :data:`MOST_FILES`."""
     with os.scandir(folder) as entries:
         names = [each.name for each in islice(entries, MOST_FILES + 1)]
     if len(names) > MOST_FILES:
@@ -91,7 +91,7 @@ def names_in(folder: int) -> list[str]:
 
 
 def remove(folder: int, name: str) -> None:
-    """Remove a file, or a folder with all in it, without following links; what cannot be removed is left."""
+    """Remove a file or a folder with its content, without following links; files that cannot be removed are left."""
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
@@ -101,16 +101,17 @@ def remove(folder: int, name: str) -> None:
 
 
 def _remove_tree(folder: int, name: str = "") -> None:
-    """Remove a file in a folder with all in it, or all in the folder, in bounded time: a program may add files."""
+    """Remove a file with its content, or the content of the folder, in bounded time: a program may keep adding
+    files."""
     remove_tree(f"/proc/self/fd/{folder}/{name}", ignore_errors=True, pass_fds=[folder], timeout=_REMOVAL_S)
 
 
 def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
-    """Copy a file, or a folder with all in it; folders above the target are made.
+    """Copy a file or a folder with its content; missing folders above the target are made.
 
-    source, target: the root of a node's files, ``"/"`` for this machine's, and a path below it. Copied are files,
-    folders and links, up to :data:`MOST_FILES` and :data:`MOST_BYTES`, with their permissions, without set-user-ID and
-    the like. Errors: ``OSError`` with one line, after everything else was copied.
+    source, target: root of a node's files (``"/"`` for this machine's), and a path below this root. Files, folders and
+    links are copied, up to :data:`MOST_FILES` and :data:`MOST_BYTES`. They keep their permissions, except set-user-ID
+    and the like. Errors: ``OSError`` with one line, after everything else was copied.
     """
     problems = list[str]()
     with close_after(os.open(source[0], os.O_PATH)) as origin, close_after(os.open(target[0], os.O_PATH)) as end:
@@ -131,7 +132,7 @@ def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
 
 
 def pack(folder: int, names: Iterable[str] | None, archive: tarfile.TarFile) -> None:
-    """Write the files of a folder to an archive, without sockets. names: if not all of them. Errors: ``OSError``."""
+    """Write the files of a folder to an archive, without sockets. names: default: all files. Errors: ``OSError``."""
     starts = [PurePosixPath(each) for each in (names_in(folder) if names is None else names)]
     for part, entry, status in _walk(folder, PurePosixPath(), starts):
         kind = stat.S_IFMT(status.st_mode)
@@ -155,8 +156,8 @@ def pack(folder: int, names: Iterable[str] | None, archive: tarfile.TarFile) -> 
 
 
 def unpack(archive: tarfile.TarFile, folder: int) -> None:
-    """Write the members of an archive below a folder, in place of files of their names, without set-user-ID and the
-    like. Errors: ``OSError``."""
+    """Write the members of an archive below a folder, without set-user-ID and the like. Existing files are replaced.
+    Errors: ``OSError``."""
     left = MOST_BYTES
     for count, member in enumerate(archive):
         path, left = PurePosixPath(member.name), left - member.size
@@ -174,7 +175,7 @@ def unpack(archive: tarfile.TarFile, folder: int) -> None:
 
 
 def _create_member(member: tarfile.TarInfo, path: PurePosixPath, folder: int) -> int:
-    """Return a descriptor of the new file of a member: one to write to, if it is a regular file."""
+    """Create the file of a member, and return its descriptor, writable for a regular file."""
     if ".." in path.parts or member.type not in _TYPES.values():
         raise OSError("neither a file nor a folder nor a link")
     if member.isdir():
@@ -200,7 +201,7 @@ def read(root: str, path: PurePath, most: int = 1 << 20) -> bytes:
 
 
 def make_folder(root: int, path: PurePath, mode: int = 0o777, links: int = _MOST_LINKS) -> int:
-    """Make a folder below a root with those above it, also where a link leads; returns its descriptor.
+    """Make a folder below a root with missing parents, even at the target of a link; return its descriptor.
 
     Errors: ``OSError``.
     """
@@ -220,16 +221,16 @@ def make_folder(root: int, path: PurePath, mode: int = 0o777, links: int = _MOST
 def _walk(
     root: int, base: PurePath, waiting: list[PurePosixPath], problems: list[str] | None = None
 ) -> Iterator[tuple[PurePosixPath, int, os.stat_result]]:
-    """Yield files below a path, folders first: each with its path from there, an ``O_PATH`` descriptor and its status.
+    """Yield files below a path, folders first: the relative path, an ``O_PATH`` descriptor and the status of each file.
 
-    waiting: paths from there to begin with; links are followed only at the path itself. problems: gets errors, which
-    are raised without it.
+    waiting: relative paths to begin with; a link is followed only at the path itself. problems: list that receives
+    errors; without it, errors are raised.
     """
     count, size = len(waiting), 0
     while waiting:
         part = waiting.pop()
         with _note_errors(part, problems):
-            # Nothing is opened before its kind is known: to open a FIFO or a device has effects.
+            # Nothing is opened before its kind is known: opening a FIFO or a device has effects.
             flags = os.O_PATH | (os.O_NOFOLLOW if part.parts else 0)
             with close_after(open_below(root, base / part, flags)) as entry:
                 status = os.fstat(entry)
@@ -260,7 +261,7 @@ def _note_errors(part: PurePath, problems: list[str] | None = None) -> Iterator[
         text = (f"{name}: " if part.parts else "") + (error.strerror or str(error))
         if problems is None:
             raise OSError(text) from error
-        problems[-1:] = ["", text] if problems else [text]  # of the others only the count is of use
+        problems[-1:] = ["", text] if problems else [text]  # keep the last error, and the number of errors
 
 
 def _copy_link(entry: int, root: int, path: PurePath) -> None:
@@ -278,7 +279,7 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
         close_after(open_below(root, path, flags, 0o600)) as writing,
     ):
         there = os.fstat(writing)
-        if os.path.samestat(status, there):  # its other name: truncated, it would be empty
+        if os.path.samestat(status, there):  # same file under another name: truncating would empty it
             return
         if not stat.S_ISREG(there.st_mode):
             raise OSError("the target is not a file")
@@ -291,12 +292,13 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
 
 
 def _read_only(entry: int) -> int:
-    """Open a regular file by its descriptor, without waiting for a program with a lease on it. Errors: ``OSError``."""
+    """Open a regular file by its descriptor, without waiting for a lease of a program. Errors: ``OSError``."""
     return os.open(f"/proc/self/fd/{entry}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
-    """Return a descriptor of a file below a root. Errors: ``OSError``; :class:`CellbedError` of too old a kernel."""
+    """Return a descriptor of a file below a root. Errors: ``OSError``; :class:`CellbedError` if the kernel is too
+    old."""
     name, how = os.fsencode(path), struct.pack("QQQ", flags | os.O_CLOEXEC, mode, _RESOLVE)
     if b"\0" in name:
         raise OSError(f"{str(path)!a} has a zero character")
@@ -313,7 +315,7 @@ def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
 
 
 def _file_system(descriptor: int) -> int:
-    """Return the type of the file system with an open file, the first member of the structure of statfs(2)."""
+    """Return the type of an open file's file system, the first member of the structure of statfs(2)."""
     found = ctypes.create_string_buffer(256)
     if _libc.fstatfs(descriptor, found) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -323,7 +325,7 @@ def _file_system(descriptor: int) -> int:
 
 @contextlib.contextmanager
 def close_after(descriptor: int) -> Iterator[int]:
-    """Close a descriptor afterwards."""
+    """Close a descriptor at the end of the context."""
     try:
         yield descriptor
     finally:

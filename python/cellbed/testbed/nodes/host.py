@@ -1,4 +1,4 @@
-"""Nodes that are machines reached over SSH: an agent there, and a tunnel that ends in the node's namespace."""
+"""Nodes that are machines reached over SSH, with an agent there and a tunnel that ends in the node's namespace."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from cellbed_node.agent import BOOTSTRAP
 from cellbed_node.processes import die_with_parent, find, last_line
 
 UDP_PORT = 47890
-"""Of the tunnel, at both ends."""
+"""UDP port of the tunnel, at both ends."""
 OUTER_BYTES = {4: 1550, 6: 1570}
-"""Of a packet of 1500 bytes in the tunnel, by IP version; where it does not fit, it is divided, without offload."""
+"""Size of a 1500-byte packet in the tunnel, by IP version; on a path with a smaller MTU, it is fragmented, without
+offload."""
 IP_MTU, IPV6_MTU = 14, 24
 """Socket options of Linux (ip(7), ipv6(7))."""
 CLOSING_S = 5.0
-"""Time that the machine may take to remove what the agent made there; one that was not ready is not waited for."""
+"""Maximum time for a machine, once ready, to remove what its agent made there, seconds."""
 
 
 class HostNode(RemoteNode):
     """A machine reached over SSH.
 
-    The tunnel is VXLAN (RFC 7348) over UDP, whose packets the machines' networks carry. At both ends its device is made
-    in the namespace of the node, while its socket stays where the machine's network is. It carries packets of 1500
-    bytes; where the network between the machines cannot, their outer packets are fragmented.
+    The tunnel is VXLAN (RFC 7348) over UDP, whose packets the machines' networks carry. At both ends, the device is in
+    the node's namespace, and its socket is in the machine's network. The tunnel carries packets of 1500 bytes. If the
+    network between the machines cannot carry the outer packets, they are fragmented.
     """
 
     device = "tunnel0"
@@ -81,7 +82,8 @@ class HostNode(RemoteNode):
             )
 
     def _tunnel(self, device: str, mac: str) -> str:
-        """Arguments of ip(8) that make an end; in braces: its namespace, this machine's address, the other's."""
+        """Return arguments of ip(8) that make an end; in braces: its namespace, this machine's address, the other
+        address."""
         return (
             f"link add {device} netns {{}} address {mac} mtu 1500 type vxlan id {self.number}"
             f" local {{}} remote {{}} dstport {UDP_PORT}"
@@ -126,7 +128,7 @@ _PYTHON = "python3 -I -S"
 
 
 def _ssh(table: HostBackend, command: str) -> list[str]:
-    """Return the command that runs another one on the machine, as root. command: of the shell."""
+    """Return the command that runs a shell command on the machine as root."""
     ssh = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
     ssh += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
     for option in table.options:
@@ -140,14 +142,14 @@ def _ssh(table: HostBackend, command: str) -> list[str]:
 
 
 def _reason(line: str | None) -> str:
-    """Why ssh failed, with the remedy where it is known. line: the last of its output."""
+    """Return why ssh failed, with the remedy if known. line: last line of its output."""
     if line is not None and line.startswith("sudo:"):
         line += "; log in as root, or allow the user sudo without a password (NOPASSWD)"
     return line or "ssh printed nothing"
 
 
 def path_mtu(address: str) -> int:
-    """Return the largest packet to an address, as far as this machine knows."""
+    """Return the maximum packet size to an address, as far as this machine knows."""
     version = ip_address(address).version
     family, level, option = socket.AF_INET, socket.IPPROTO_IP, IP_MTU
     if version == 6:

@@ -1,4 +1,4 @@
-"""Nodes in namespaces of this machine, which share its file system; each has a folder for its programs."""
+"""Nodes in namespaces of this machine. They share its file system; each node also has a folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class LocalNode(Backend):
-    """A node whose files this machine's kernel shows."""
+    """A node whose files are accessible through this machine's kernel."""
 
     place: Place
     _disk: Disk
 
     @abstractmethod
     def _below(self, path: str) -> tuple[str, PurePath]:
-        """Return a path of the node for :mod:`~cellbed.testbed.nodes.copies`."""
+        """Return a path of the node in the format of :mod:`~cellbed.testbed.nodes.copies`."""
 
     def copy_in(self, source: Path, target: str) -> None:
         copy(("/", source.absolute()), self._below(target))
@@ -51,19 +51,19 @@ class LocalNode(Backend):
 
 
 class NamespaceNode(LocalNode):
-    """A node in the namespaces that the emulator has made and the control group that the testbed has made."""
+    """A node in namespaces made by the emulator and a control group made by the testbed."""
 
     def __init__(self, setup: Setup, table: object = None) -> None:
         super().__init__(setup, table)
         self._holder: subprocess.Popen[bytes] | None = None
-        # The node's own folder; without a record nothing would remove it after a `kill -9`.
+        # A node's folder requires a record: otherwise nothing would remove the folder after a `kill -9`.
         self._folder = setup.folder if setup.record is not None else None
 
     @staticmethod
     def missing(
         table: object, command: Sequence[str], environment: Mapping[str, str], folder: str | None
     ) -> str | None:
-        # Files in the node's own folder are not there yet.
+        # The node's folder does not have its files yet.
         path = environment.get("PATH", search_path())
         has_path = "/" in command[0]
         program = str(Path(folder or "", command[0])) if has_path else command[0]
@@ -75,11 +75,11 @@ class NamespaceNode(LocalNode):
         return f"there is no program '{program}' in {path}: install it, or write its path"
 
     def start(self) -> None:
-        """Mount the node's file system over its folder, if its size is limited: in a mount namespace of the node, which
-        ends with its first process, and that with this one."""
+        """Mount the node's file system, if its size is limited, over its folder, in a mount namespace that ends with
+        the node's first process, and so with this process."""
         if self.setup.disk_bytes is None:
             return
-        from cellbed_node.agent import Disk  # shells have no use for it
+        from cellbed_node.agent import Disk  # not needed by shells
 
         assert self._folder is not None
         self._folder.mkdir()
@@ -113,26 +113,26 @@ class NamespaceNode(LocalNode):
         return str(self._resolve(path).absolute())
 
     def _resolve(self, path: str) -> Path:
-        """Return a path of this machine; relative ones lie in the node's own folder."""
+        """Return a path of this machine; relative paths begin in the node's folder."""
         if self._folder is None:
             return Path(path)
         self._folder.mkdir(exist_ok=True)
         return self._folder / path
 
     def _below(self, path: str) -> tuple[str, Path]:
-        # Relative ones lie below the node's own folder.
+        # Relative paths begin in the node's folder.
         if self._folder is None or Path(path).is_absolute():
             return f"/proc/self/fd/{self._root}", Path(path).absolute()
         return f"/proc/self/fd/{self._own}", Path(path)
 
     @functools.cached_property
     def _root(self) -> int:
-        """A descriptor of the root of the files that the node's programs see."""
+        """A descriptor of the root of the files of the node's programs."""
         return root_of(self._holder.pid if self._holder is not None else os.getpid())
 
     @functools.cached_property
     def _own(self) -> int:
-        """A descriptor of the node's own folder."""
+        """A descriptor of the node's folder."""
         assert self._folder is not None
         self._folder.mkdir(exist_ok=True)
         with close_after(open_below(self._root, self._folder.parent.absolute(), os.O_PATH)) as parent:

@@ -1,6 +1,6 @@
-"""Nodes whose programs run on another machine by an agent there: what VM and host nodes have in common.
+"""Nodes whose programs run on another machine through an agent there: the common part of VM and host nodes.
 
-The node's namespace routes between the emulated network and a device behind which the machine is.
+The node's namespace routes between the emulated network and a device that leads to the machine.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from cellbed_node.agent import CHUNK
 from cellbed_node.processes import die_with_parent, kill, last_line, make_no_devices
 
 READY_S = 120.0
-"""How long a machine may take until its agent answers."""
+"""Maximum time until a machine's agent answers, seconds."""
 ANSWER_S = 30.0
 LEAST_RATE = 100_000
-"""Bytes per second that a file to or from a machine must reach."""
+"""Minimum transfer rate of a file to or from a machine, bytes per second."""
 INHERITED_SETTINGS = "net.ipv4.tcp_"
-"""Beginning of the kernel settings of the node's namespace that its machine gets, too."""
+"""Prefix of the kernel settings that a machine inherits from its node's namespace."""
 NOTHING = Sample(None, None, None, None, None, None)
 
 
@@ -48,11 +48,11 @@ class RemoteNode(Backend):
     """A node on another machine with an agent. Subclasses make the machine and the device in `start`."""
 
     device = ""
-    """The device of the node's namespace behind which the machine is."""
+    """The device in the node's namespace that leads to the machine."""
     far_device = ""
-    """The machine's end of it."""
+    """The machine's end of the device."""
     path = ""
-    """The connection in words, for errors."""
+    """Description of the connection, for errors."""
     own_files = True
     group: RemoteGroup | None
 
@@ -64,7 +64,7 @@ class RemoteNode(Backend):
         self._hub: subprocess.Popen[bytes] | None = None
         digest = hashlib.sha256(f"{setup.run} {setup.name}".encode()).hexdigest()
         self.number = int(digest[:6], 16) or 1
-        """A number that nodes of other runs do not have."""
+        """A number that differs from the numbers of other runs' nodes."""
         self.near_mac, self.far_mac = (
             ":".join(("02", end, *(digest[at : at + 2] for at in range(0, 8, 2)))) for end in ("cb", "ce")
         )
@@ -73,22 +73,22 @@ class RemoteNode(Backend):
 
     @property
     def hub(self) -> Path:
-        """Socket of the node's hub; its user starts programs through it (``agent_hub.relay``)."""
+        """Socket of the node's hub, through which its user starts programs (``agent_hub.relay``)."""
         return self.setup.folder / "hub"
 
-    # Of subclasses.
+    # Methods for subclasses to override.
 
     def attach(self, hello: dict[str, Any]) -> None:
-        """Make the device, unless `start` has. hello: what the agent has sent first."""
+        """Make the device, unless `start` has made it. hello: the agent's first message."""
 
     @abstractmethod
     def why(self) -> str:
         """Return why the agent cannot be reached."""
 
-    # For subclasses.
+    # Methods that subclasses call.
 
     def open_agent(self, machine: socket.socket, **setup: Any) -> None:
-        """Send the agent to the machine at the other end of a socket. setup: for the agent's ``main``."""
+        """Send the agent through a socket to the machine. setup: arguments of the agent's ``main``."""
         self.setup.folder.mkdir(mode=0o700, exist_ok=True)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -102,7 +102,7 @@ class RemoteNode(Backend):
             )
 
     def call(self, action: str, timeout_s: float = ANSWER_S, **arguments: Any) -> Any:
-        """Have the hub or the agent do something and return its answer. Errors: :class:`NodeError`."""
+        """Send a request to the hub or the agent, and return the answer. Errors: :class:`NodeError`."""
         assert self._control is not None
         self._calls += 1
         number = self._calls
@@ -111,7 +111,7 @@ class RemoteNode(Backend):
             self._control.send(json.dumps({"do": action, "call": number, **arguments}).encode())
             while message := self._control.recv(LARGEST_MESSAGE):
                 answer = json.loads(message)
-                if answer["call"] != number:  # of a call that was interrupted
+                if answer["call"] != number:  # answer to an interrupted call
                     continue
                 if "lost" in answer:
                     raise NodeError(f"{self.name} cannot be reached: {answer['lost'] or self.why()}")
@@ -120,14 +120,14 @@ class RemoteNode(Backend):
                 return answer.get("value")
         except TimeoutError:
             assert self._hub is not None
-            kill(self._hub)  # its programs end with it, and no further call waits
+            kill(self._hub)  # its programs end, and further calls fail at once
             raise NodeError(f"{self.name} did not answer within {timeout_s:g} s: {self.why()}") from None
         except OSError:
             pass
         raise NodeError(f"{self.name} cannot be reached: {self._hub_end() or self.why()}")
 
     def _hub_end(self) -> str:
-        """Return how the hub has ended, in words; empty while it runs."""
+        """Return how the hub has ended, as text; empty while it runs."""
         assert self._hub is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = self._hub.wait(1.0)
@@ -138,7 +138,7 @@ class RemoteNode(Backend):
         """Run commands of ip(8) in the node's namespace."""
         run(["ip", "-batch", "-"], text="\n".join(lines) + "\n", place=self.setup.place)
 
-    # Of a back end.
+    # Methods of `Backend`.
 
     def wait_ready(self) -> None:
         hello = self.call("wait", READY_S)
@@ -176,7 +176,7 @@ class RemoteNode(Backend):
         cgroups: Sequence[str] = (),
         **streams: Unpack[Streams],
     ) -> subprocess.Popen[bytes]:
-        """Start a relay, which ends as the program does."""
+        """Start a relay, which ends as the program ends."""
         if not command:
             raise OSError("a node of this kind has no own command")
         options = {"environment": dict(environment or {}), "folder": folder}
@@ -189,10 +189,10 @@ class RemoteNode(Backend):
         )
 
     def sample(self) -> Sample | None:
-        """Return the node's usage, and renew the estimate of the clock."""
+        """Return the node's usage, and update the estimate of the clock."""
         try:
             state = self.call("state")
-        except NodeError:  # what runs there has ended, too, and that is reported
+        except NodeError:  # its programs have ended, too, which is reported
             return None
         self.clock = Clock(*state["clock"])
         return Sample(**state["sample"]) if state["sample"] else NOTHING
@@ -234,7 +234,7 @@ class RemoteNode(Backend):
         with tempfile.TemporaryFile(dir=target.parent) as archive:
             self._run('exec tar -C "$1" -c .', source, to=archive)
             archive.seek(0)
-            # The machine chooses what the archive contains: no device, no owner, no program that runs as another user.
+            # The machine chooses the archive's content: accept no devices, no owners, no set-user-ID programs.
             options = ["--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
             command = ["timeout", "--verbose", str(_UNPACK_S), "tar", *options]  # it may have very many names
             done = subprocess.run(command, stdin=archive, capture_output=True, preexec_fn=make_no_devices)
@@ -259,21 +259,21 @@ class RemoteNode(Backend):
         return str(self.call("listen", path=path))
 
     def show_file(self, path: str) -> str:
-        """Return the path of a copy in the node's own folder."""
+        """Return the path of a copy in the node's folder."""
         name = "-".join(Path(path).parts[-2:])
         self.copy_in(Path(path), name)
         return f"{os.fsdecode(self.output(['pwd'])).strip()}/{name}"
 
     def fill_disk(self, full: bool) -> None:
-        # The agent makes the file system with the first call.
+        # The first call makes the agent create the file system.
         self.call("disk", bytes=self.setup.disk_bytes, full=full)
 
     def _run(self, script: str, *words: str, feed: Any = None, to: Any = None, most: int = MOST_BYTES) -> bytes:
-        """Run a script of the shell there. words: its arguments. feed: file with its input. to: file for its output,
-        which is returned otherwise.
+        """Run a shell script on the machine. words: its arguments. feed: file with its input. to: file for its output;
+        without it, the output is returned.
 
-        Programs there may be anybody's: one that prints more than `most` bytes, or is slower than :data:`LEAST_RATE`
-        for longer than :data:`ANSWER_S`, is killed. Errors: ``OSError``.
+        Programs there are not trusted. A program is killed if it prints more than `most` bytes, or if it is slower than
+        :data:`LEAST_RATE` for longer than :data:`ANSWER_S`. Errors: ``OSError``.
         """
         name, given = f"{words[0]} on {self.name}", os.fstat(feed.fileno()).st_size if feed is not None else 0
         with tempfile.TemporaryFile() as kept, tempfile.TemporaryFile() as errors:
@@ -295,7 +295,7 @@ class RemoteNode(Backend):
             return kept.read(most)
 
     def stop(self) -> None:
-        # The agent ends with the stream, which the hub holds.
+        # Closing the socket ends the hub, which holds the stream; the agent ends with the stream.
         if self._control is not None:
             self._control.close()
         if self._hub is not None:
@@ -306,15 +306,15 @@ class RemoteNode(Backend):
 
 
 class RemoteGroup:
-    """The limits of a node on its machine: the members of ``cgroups.Group`` that are needed to prove them."""
+    """The limits of a node on its machine: the members of ``cgroups.Group`` that the proof of limits needs."""
 
     def __init__(self, node: RemoteNode) -> None:
         self._node = node
         self._stated: tuple[float | None, int | None] = (None, None)
 
     def contains(self, process: int) -> bool:
-        """Return whether a program comes under the limits. process: of its relay. The agent starts no other
-        programs."""
+        """Return whether a program is subject to the limits: all programs of the agent are. process: the relay of the
+        program."""
         return process > 0
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
@@ -323,22 +323,22 @@ class RemoteGroup:
         self._stated = stated[0], stated[1]
 
     def limits(self) -> tuple[float | None, int | None]:
-        """Return the limits as the machine's kernel states them."""
+        """Return the limits that the machine's kernel reports."""
         return self._stated
 
     def sample(self) -> Sample:
-        """Return the usage at this moment; it waits for the answer."""
+        """Return the current usage; waits for the answer."""
         return Sample(**self._node.call("sample"))
 
 
-# A FIFO would not end.
+# Maximum duration of unpacking, seconds. A FIFO would never end.
 _UNPACK_S = 600
 _CHECK = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
 _HUB = (sys.executable, "-P", "-m", "cellbed.testbed.nodes.agent_hub")
 
 
 def last_line_of(file: IO[bytes]) -> str | None:
-    """Return the last line of a file that a process still writes."""
+    """Return the last line of a file to which a process still writes."""
     file.seek(0)
     return last_line(file.read())
 

@@ -1,4 +1,4 @@
-"""Nodes that are virtual machines: QEMU behind a tap in the node's namespace, with limits around and inside of it."""
+"""Nodes that are virtual machines: QEMU behind a tap in the node's namespace, with limits outside and inside the VM."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from cellbed_node.processes import find, kill
 QEMU = "qemu-system-x86_64"
 MEBIBYTE = 1 << 20
 DEFAULT_MEMORY = 512 * MEBIBYTE
-"""Memory of a VM without limits."""
+"""Memory of a VM whose node has no limit."""
 KERNEL_MEMORY = 96 * MEBIBYTE
-"""Memory of a VM beside its node's: for its kernel and the agent, so that programs reach their limit first."""
+"""Memory of a VM in addition to its node's limit, for kernel and agent: programs reach the node's limit first."""
 PROBE_S = 5.0
-"""How long KVM may take to start the kernel; it takes half a second where it works."""
+"""Maximum time for KVM to start the kernel, seconds; a working KVM takes half a second."""
 KVM, VHOST = Path("/dev/kvm"), Path("/dev/vhost-net")
 _LIKE_SHUTDOWN = ("-no-reboot", "-nodefaults", "-no-user-config", "-display", "none")
 _KERNEL = "quiet panic=-1 tsc=unstable random.trust_cpu=on console=ttyS0"
 
 
 class VmNode(RemoteNode):
-    """A virtual machine, which ends with this process; its disk is a copy on write."""
+    """A virtual machine with a copy-on-write disk; it ends with this process."""
 
     device = "tap0"
     far_device = "eth0"
@@ -67,7 +67,7 @@ class VmNode(RemoteNode):
         cpus = limits.cpus if limits and limits.cpus else 1.0
         memory = limits.memory_bytes if limits and limits.memory_bytes else DEFAULT_MEMORY
         if self._host_group is not None:
-            # The limit holds for the node's programs: booting may take what it wants.
+            # The limit applies to the node's programs, not to booting.
             self._host_group.limit(None, None)
         owner = f" user {os.geteuid()}" if os.geteuid() else ""
         self.run_ip(f"tuntap add {self.device} mode tap vnet_hdr{owner}")
@@ -109,13 +109,13 @@ class VmNode(RemoteNode):
         for path in (self._console.with_suffix(".err"), self._console):
             with contextlib.suppress(OSError):
                 lines = [line.strip() for line in inputs.text(path).splitlines() if line.strip()]
-                # Of a kernel's panic the reason is in front of it.
+                # The reason of a kernel panic precedes the panic's lines.
                 if own := [line for line in lines if not line.startswith("[")] or lines:
                     return f"the VM's last message is: {own[-1]}"
         return "the VM has printed nothing"
 
     def sample(self) -> Sample | None:
-        """Return the CPU time of the whole VM and the memory in use inside of it."""
+        """Return the CPU time of the whole VM, and the memory in use inside."""
         inside = super().sample()
         return combine(inside or NOTHING, self._host_group) if self._host_group is not None else inside
 
@@ -126,7 +126,7 @@ class VmNode(RemoteNode):
 
 
 class VmGroup(RemoteGroup):
-    """CPU time is limited around the VM, memory inside of it, where the VM has somewhat more."""
+    """Limits of CPU time outside the VM and of memory inside; the VM has somewhat more memory."""
 
     def __init__(self, node: VmNode, around: Group, memory_bytes: int | None) -> None:
         super().__init__(node)
@@ -145,12 +145,12 @@ class VmGroup(RemoteGroup):
 
 
 def combine(inside: Sample, around: Group) -> Sample:
-    """Return the sample counted around a VM, with memory as counted inside of it."""
+    """Return the sample measured outside a VM, with memory as measured inside."""
     return replace(around.sample(), memory_bytes=inside.memory_bytes, oom_kills=inside.oom_kills)
 
 
 def machine(accelerator: str, cpus: int, memory_bytes: int, booted: Image) -> list[str]:
-    """QEMU's arguments for a machine that boots an image. accelerator: ``kvm`` or ``tcg``."""
+    """Return QEMU's arguments for a machine that boots an image. accelerator: ``kvm`` or ``tcg``."""
     return [
         *_LIKE_SHUTDOWN,
         *("-accel", "kvm" if accelerator == "kvm" else "tcg,thread=multi,tb-size=128"),
@@ -164,7 +164,7 @@ def machine(accelerator: str, cpus: int, memory_bytes: int, booted: Image) -> li
 
 
 def network(tap: str, mac: str, *, vhost: bool) -> list[str]:
-    """QEMU's arguments for a network card behind a tap. vhost: this machine's kernel moves its packets, not QEMU."""
+    """Return QEMU's arguments for a network card behind a tap. vhost: this machine's kernel moves packets, not QEMU."""
     return [
         *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no" + (",vhost=on" if vhost else "")),
         *("-device", f"virtio-net-pci,netdev=net,mac={mac},romfile="),
@@ -172,13 +172,13 @@ def network(tap: str, mac: str, *, vhost: bool) -> list[str]:
 
 
 def can_use_vhost() -> bool:
-    """Return whether this machine's kernel can move the packets of VMs' network cards."""
+    """Return whether this machine's kernel can move packets of VMs' network cards."""
     return os.access(VHOST, os.R_OK | os.W_OK)
 
 
 def can_use_kvm(booted: Image) -> bool:
-    """Return whether KVM boots the kernel here: a device that can be opened is not enough. Tried once after each
-    boot."""
+    """Return whether KVM boots the kernel here: opening the device is not sufficient proof. Tried once per boot of this
+    machine."""
     if not os.access(KVM, os.R_OK | os.W_OK):
         return False
     known = cache_folder() / "vm" / f"kvm-{boot_identifier()}"

@@ -1,4 +1,4 @@
-"""The disk image, kernel and initial file system of VM nodes: built once from Debian's packages, kept in the cache."""
+"""The disk image, kernel and initial file system of VM nodes, built once from Debian's packages and cached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODULES = (
 DISK_BYTES = 2 << 30
 """Size of the disk; the file is sparse."""
 PORT = "cellbed"
-"""Name of the virtio-serial port between agent and this machine."""
+"""Name of the virtio-serial port between the agent and this machine."""
 
 _HOOK = """set -e
 kernel=$(APT_CONFIG=$MMDEBSTRAP_APT_CONFIG apt-cache depends linux-image-cloud-amd64 |
@@ -44,9 +44,9 @@ mount --bind "$1" "$2/root"
 mke2fs -q -F -t ext4 -O ^has_journal -L cellbed -d "$2/root" "$2/disk.img"
 umount "$2/root"
 """
-"""Runs when the packages are installed. $1: the new root; $2: where kernel, BusyBox and disk go.
+"""Runs after the packages are installed. $1: the new root; $2: folder for kernel, BusyBox and disk.
 
-The bind mount shows the root without what is mounted in it."""
+The bind mount shows the root without the file systems mounted in it."""
 
 _INIT = f"""#!/bin/busybox sh
 # Loads the modules, mounts the disk and starts what receives the agent.
@@ -98,7 +98,7 @@ def folder() -> Path:
 
 
 def image(disk: Path | None = None) -> Image:
-    """Return the built image, with another `disk` if given. Errors: :class:`ImageError` where it is not built or
+    """Return the built image, with another `disk` if given. Errors: :class:`ImageError` if it is not built or
     missing."""
     found = Image(disk or folder() / "disk.img", folder() / "vmlinuz", folder() / "initrd")
     if not found.kernel.exists() or not found.initial.exists():
@@ -109,9 +109,10 @@ def image(disk: Path | None = None) -> Image:
 
 
 def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str = SUITE, mirror: str = "") -> Path:
-    """Build the image in the user's cache folder, in place of an older one; returns its folder.
+    """Build the image in the user's cache folder, replacing an older one; return its folder.
 
-    note: receives a line for each step. packages: of Debian, besides :data:`PACKAGES`. Errors: :class:`ImageError`.
+    note: called with a line for each step. packages: Debian packages besides :data:`PACKAGES`. Errors:
+    :class:`ImageError`.
     """
     if platform.machine() != "x86_64":
         raise ImageError(f"images can be built for x86_64 only; this machine is {platform.machine()}")
@@ -123,7 +124,7 @@ def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str 
             raise ImageError(f"{program} is not installed: sudo apt install {package}")
     place = folder()
     place.parent.mkdir(parents=True, exist_ok=True)
-    # An ordinary user's mmdebstrap works under other user ids, which must be able to write here.
+    # An ordinary user's mmdebstrap runs under other user ids, which must be able to write here.
     with temporary_folder() as work, make_unfinished_beside(place) as unfinished:
         work.chmod(0o777)
         (work / "disk.img").touch()
@@ -183,7 +184,7 @@ def _initial(kernel: Path, busybox: Path) -> bytes:
 
 
 def _modules(kernel: Path) -> list[tuple[str, bytes]]:
-    """Return the modules that VMs need, in loading order; a missing one is part of the kernel."""
+    """Return the modules that VMs need, in loading order; missing ones are built into the kernel."""
     files = {path.name.split(".")[0].replace("-", "_"): path for path in kernel.rglob("*.ko*")}
     ordered: dict[str, bytes] = {}
 

@@ -1,8 +1,8 @@
-"""Addresses over which connections to several servers are spread, or that follow a service to another node: rules of
-nft(8) in the namespaces of the nodes.
+"""Addresses whose connections are spread over several servers, or follow a service to another node: rules of nft(8) in
+the nodes' namespaces.
 
-The rules follow kube-proxy (Kubernetes, "Virtual IPs and Service Proxies", proxy mode nftables): a new connection gets
-a random server as its destination, and the kernel translates the other packets alike. No process stands between
+The rules follow kube-proxy (Kubernetes, "Virtual IPs and Service Proxies", proxy mode nftables). A new connection gets
+a random server as its destination, and the kernel translates its other packets in the same way. No process lies between
 client and server.
 """
 
@@ -23,8 +23,8 @@ from cellbed.testbed.testbed import Testbed
 from cellbed_node.processes import find
 
 _LIBERAL = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
-"""Else packets that come late would be outside of the window as the tracker sees it, and not be translated. Old kernels
-have the setting for root only."""
+"""Setting that accepts packets outside the tracked window; otherwise late packets would not be translated. On old
+kernels, only root has the setting."""
 
 
 _TCP, _UDP = 6, 17
@@ -32,10 +32,11 @@ _TCP, _UDP = 6, 17
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """Connections to a service that has moved, which go to its node instead of the one of their address.
+    """Redirection of a service's connections to the node to which it has moved.
 
-    source, target: IPv4 and IPv6 addresses. tcp, udp: ports of the service. established: also connections that existed
-    before; else only those whose first packet is seen. is_behind: the target is a machine behind its namespace.
+    source, target: IPv4 and IPv6 addresses. tcp, udp: ports of the service. established: whether existing connections
+    are included, instead of only those whose first packet is seen. is_behind: the target is a machine behind its
+    namespace.
     """
 
     source: tuple[str, str]
@@ -47,13 +48,13 @@ class Redirection:
 
 
 class Balancing:
-    """The rules of a run. Make it when the nodes are up; call :meth:`step` when programs may have started or ended.
+    """The rules of a run. Create when the nodes are up; call :meth:`step` when programs may have started or ended.
 
-    redirected: applications whose service is not at the node of its address.
+    redirected: redirections of moved services, by application.
     """
 
     def __init__(self, plan: Plan, bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
-        """Load rules with all servers. Errors: :class:`ProgramError` where this kernel does not load them."""
+        """Load rules with all servers. Errors: :class:`ProgramError` if this kernel does not load them."""
         self._services = {name: each for name, each in plan.services.items() if each.spread}
         self._supervisor, self._journal = supervisor, journal
         self.redirected: dict[str, Redirection] = {}
@@ -65,7 +66,7 @@ class Balancing:
             self._load({name: [node.name for node in each.nodes] for name, each in self._services.items()})
 
     def step(self) -> None:
-        """Let connections go to the servers that are ready now."""
+        """Spread new connections over the servers that are ready now."""
         serving = {
             name: [node.name for node in each.nodes if self._supervisor.is_serving(name, node.name)]
             for name, each in self._services.items()
@@ -78,9 +79,9 @@ class Balancing:
                     self._journal.note("servers changed", app, nodes=names)
 
     def redirect(self, app: str, to: Redirection | None, *, forget: bool) -> None:
-        """Let connections to a service go to another node from now on; ``None``: to the node of their address.
+        """Redirect connections to a service from now on; without `to`, to the node of the service's address.
 
-        forget: connections that exist are translated anew, too, as datagrams always are. Errors: :class:`ProgramError`.
+        forget: translate existing connections anew, too, as always for datagrams. Errors: :class:`ProgramError`.
         """
         self._moves = True
         changed = [each for each in (self.redirected.get(app), to) if each is not None]
@@ -115,13 +116,13 @@ class Balancing:
 
 
 _TRACKED = "    ct state established\n"
-"""A rule that changes nothing. Without any rule on connections the kernel stops tracking them, and no longer translates
-those that exist."""
+"""A rule without effect. Without any rule on connections, the kernel would stop tracking, and translating, existing
+ones."""
 
 
 def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iterable[Redirection] | None = None) -> str:
-    """Return tables of nft(8) in place of those before: addresses with the servers that connections to them go to.
-    Connections that no server can take are refused. redirected: services that have moved; ``None``: none ever has."""
+    """Return tables of nft(8) that replace the previous ones. targets: servers by address; without servers, connections
+    are refused. redirected: redirections of moved services; ``None`` if no service has ever moved."""
     moved = list(redirected or ())
     spread, refused = [], []
     for address, servers in targets.items():
@@ -136,9 +137,9 @@ def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iter
 
 
 def _redirections(family: str, redirected: Iterable[Redirection]) -> dict[str, list[str]]:
-    """Return the rules for packets to services that have moved (``spread``); for those from them of established
-    connections whose first packet after the move comes from there (``back``); and for those that go back to the machine
-    behind the namespace, which takes none from its own address (``around``)."""
+    """Return rules by chain. ``spread``: for packets to moved services. ``back``: for packets of established
+    connections from moved services, if the service sends the first packet after the move. ``around``: for packets to
+    the machine behind a namespace, which accepts no packet from its own address."""
     found: dict[str, list[str]] = {"spread": [], "back": [_TRACKED], "around": []}
     for each in redirected:
         index = 0 if family == "ip" else 1

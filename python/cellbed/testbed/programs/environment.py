@@ -19,7 +19,7 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "p
 
 
 def environment(plan: Plan) -> dict[str, Any]:
-    """Return the environment of the run: versions, kernel, processor, trace hashes, seed, settings of TCP."""
+    """Return the environment of the run: versions, kernel, processor, trace hashes, seed, TCP settings."""
     control = plan.scenario.transport.congestion_control
     asked = plan.scenario.transport.sysctls(None if control is None else name_of(control))
     traces: dict[str, str] = {}
@@ -46,7 +46,7 @@ def environment(plan: Plan) -> dict[str, Any]:
 
 
 def host_congestion_control() -> str:
-    """Return the congestion control that new network namespaces of this host begin with."""
+    """Return the default congestion control of new network namespaces on this host."""
     return _sysctl(CONGESTION_SETTING) or "unknown"
 
 

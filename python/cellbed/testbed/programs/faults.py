@@ -1,4 +1,4 @@
-"""Faults of a scenario: nodes that crash, stand still or have a full disk, links, and programs; and its handovers."""
+"""Faults of a scenario: crashed or paused nodes, full disks, failed links and programs. Records handovers, too."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Due:
 
 
 class Faults:
-    """The faults of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
+    """The faults of a run. Create before programs start; then :meth:`schedule`, and call :meth:`step` during the run.
 
-    Links lose packets, are closed, or move to another cell, by the plan alone, on time: here that is noted.
+    Faults of links and handovers are part of the plan, which the emulator follows on time; here they are only recorded.
     """
 
     def __init__(self, faults: Sequence[Fault | Move], bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
@@ -54,7 +54,7 @@ class Faults:
         return self._due[0].at_ns if self._due else FOREVER_NS
 
     def step(self) -> None:
-        """Do what is due. Errors: :class:`ProgramError` of a program that does not start."""
+        """Begin and end due faults. Errors: :class:`ProgramError` for a program that does not start."""
         while self._due and self._due[0].at_ns <= time.monotonic_ns():
             due = self._due.pop(0)
             self._do(due)
@@ -96,6 +96,6 @@ class Faults:
 
 
 def note(journal: Journal, event: str, number: int, fault: Fault | Move, time_ns: int, *, late_s: float = 0.0) -> None:
-    """Note that a fault or handover "began" or "ended". number: its number in the run; late_s: after its time."""
+    """Record that a fault or handover "began" or "ended". number: number in the run; late_s: delay, seconds."""
     what = fault.kind if isinstance(fault, Move) else "fault"
     journal.note(f"{what} {event}", str(fault), time_ns, fault=number, kind=fault.kind, late_s=late_s)

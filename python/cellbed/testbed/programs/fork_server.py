@@ -1,10 +1,10 @@
-"""Start many processes of one program: forks of one process that has loaded the program's libraries.
+"""Start many processes of one program as forks of one process, which has loaded the program's libraries.
 
-To load its libraries takes a Python program 0.15 s of processor time, and its fork a few milliseconds. A fork enters
-its node before anything else. CPU time and memory of the loading count for no node.
+Loading its libraries takes a Python program 0.15 s of processor time; a fork takes a few milliseconds. A fork enters
+its node before anything else. The CPU time and memory of loading count for no node.
 
 The fork server, ``python -m cellbed.testbed.programs.fork_server MODULE``, reads requests from its standard input, a
-socket; it ends with its parent, and its forks end with it.
+socket. It ends with its parent, and its forks end with it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from cellbed_node.processes import die_with_parent, kill, last_line
 
 LARGEST_REQUEST = 1 << 16
 PATIENCE_S = 60.0
-"""How long the server may take to load its program and to answer."""
+"""Maximum time for the server to load its program and to answer, seconds."""
 
 
 def _serve() -> list[str]:
-    """Fork a process for each request on standard input. Returns in each fork, on its node, the fork's arguments.
+    """Fork a process for each request on standard input. In each fork, on its node, return the fork's arguments.
 
     Errors: ``OSError`` in a fork that cannot enter its node.
     """
     server = os.getpid()
     with socket.socket(fileno=os.dup(0)) as requests:
-        # What is loaded stays shared: the collector does not write to it.
+        # Keep loaded objects shared: the garbage collector must not write to them.
         gc.freeze()
         while True:
             message, descriptors, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 3)
@@ -61,14 +61,14 @@ def _serve() -> list[str]:
         os.close(descriptor)
     os.setsid()
     Place(**request["place"]).enter()
-    if os.getppid() != server:  # it ended before this process had asked to end with it
+    if os.getppid() != server:  # it ended before this process asked to die with it
         sys.exit(1)
     arguments: list[str] = request["arguments"]
     return arguments
 
 
 class ForkedProcess:
-    """A fork, with those members of ``subprocess.Popen`` that the supervisor needs."""
+    """A fork, with the members of ``subprocess.Popen`` that the supervisor needs."""
 
     def __init__(self, server: ForkServer, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._server = server
@@ -83,11 +83,11 @@ class ForkedProcess:
             try:
                 self.returncode = self._server.ask({"poll": self.pid})
             except OSError:
-                self.returncode = -int(signal.SIGKILL)  # with the server
+                self.returncode = -int(signal.SIGKILL)  # killed with the server
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end, at most `timeout` seconds. Errors: ``subprocess.TimeoutExpired``."""
+        """Wait for the end, at most `timeout` seconds. Errors: ``subprocess.TimeoutExpired``."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.0005
         while (status := self.poll()) is None:
@@ -104,7 +104,7 @@ class ForkedProcess:
 
     def send_signal(self, number: int, /) -> None:
         """Send a signal."""
-        # Its id cannot belong to another process: the server keeps it until `poll` has seen its end.
+        # The process id is still this fork's: the server keeps it until `poll` has seen the end.
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -112,7 +112,7 @@ class ForkedProcess:
 class ForkServer:
     """The process whose forks are the processes of one program.
 
-    module: of the program, with a ``main`` (:mod:`cellbed_node.lifecycle`). environment: of the server and all forks.
+    module: module of the program, with a ``main`` (:mod:`cellbed_node.lifecycle`). environment: of server and forks.
     """
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
@@ -138,8 +138,8 @@ class ForkServer:
     def start(self, arguments: Sequence[str], place: Place, errors: IO[bytes]) -> ForkedProcess:
         """Start a process at `place` with pipes as standard input and output.
 
-        errors: file for its standard error; why it cannot enter its node is written there, too.
-        Errors: ``OSError`` when the server has ended, with its last words.
+        errors: file for standard error, and for the reason if the process cannot enter its node.
+        Errors: ``OSError`` if the server has ended, with the last line of its standard error.
         """
         stdin, write = os.pipe()
         read, stdout = os.pipe()
@@ -159,24 +159,24 @@ class ForkServer:
         return ForkedProcess(self, pid, os.fdopen(write, "wb"), os.fdopen(read, "rb"))
 
     def ask(self, request: dict[str, object], descriptors: Sequence[int] = ()) -> int | None:
-        """Send a request and wait for the answer. Errors: ``OSError`` when the server has ended."""
+        """Send a request and wait for the answer. Errors: ``OSError`` if the server has ended."""
         self._asked += 1
         socket.send_fds(self._socket, [json.dumps({**request, "number": self._asked}).encode()], descriptors)
         while message := self._socket.recv(LARGEST_REQUEST):
             number, answer = json.loads(message)
-            if number == self._asked:  # and not the answer to a request that was interrupted
+            if number == self._asked:  # ignore answers to interrupted requests
                 value: int | None = answer
                 return value
         raise ConnectionResetError("the fork server has ended")
 
     def _failure(self, error: OSError) -> OSError:
-        """Why a request had no answer; ends the server."""
+        """Return why a request had no answer; end the server."""
         kill(self._process)
         self._errors.seek(0)
         return OSError(last_line(self._errors.read()) or f"its fork server does not answer: {error}")
 
     def close(self) -> None:
-        """End the server and with it all forks."""
+        """End the server, and thereby all forks."""
         self._socket.close()
         kill(self._process)
         self._errors.close()

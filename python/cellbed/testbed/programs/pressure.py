@@ -1,4 +1,4 @@
-"""Processor time that the machine had for a run and that programs used, and the rate of clocks: from ``/proc``."""
+"""Processor time available to a run and used by its programs, and the rate of clocks, from ``/proc``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cellbed_node.machine import clock_ahead
 class Pressure:
     """Samples of the machine and of the processes of one run.
 
-    own: processes of the run that belong to no node (the emulator, and the caller).
+    own: processes of the run outside all nodes (the emulator, and the caller).
     """
 
     def __init__(self, own: Sequence[int]) -> None:
@@ -27,15 +27,15 @@ class Pressure:
         self._totals: dict[str | None, list[int]] = {}
 
     def sample(self, nodes: Mapping[str, Sequence[int]], throttled_ns: Mapping[str, int | None]) -> dict[str, Any]:
-        """One sample. Times are in ns, and cumulative; ``None`` where the kernel does not have them.
+        """Return a sample. Times are in ns, and cumulative; ``None`` if the kernel does not report them.
 
-        nodes: of each node the processes that were started in it; their descendants are found. throttled_ns: of each
-        node how long its CPU limit has stopped it.
+        nodes: processes started in each node; their descendants are added. throttled_ns: time for which each node's CPU
+        limit has stopped it.
 
-        ``idle_ns``, ``steal_ns``: of all processors. ``pressure_ns``: time with a task of the machine waiting
-        for a processor (PSI). ``own_ns``: processor time of the whole run. ``nodes``: of each its processor time, and
-        the run-queue delay of its tasks summed (proc(5), ``schedstat``), including the time that a CPU limit stopped
-        them. ``realtime_ns``, ``boottime_ns``: by how much these clocks are ahead of ``time_ns``.
+        ``idle_ns``, ``steal_ns``: sums over all processors. ``pressure_ns``: time with a task of the machine waiting
+        for a processor (PSI). ``own_ns``: processor time of the whole run. ``nodes``: for each node, processor time and
+        the sum of its tasks' run-queue delays (proc(5), ``schedstat``), including time stopped by a CPU limit.
+        ``realtime_ns``, ``boottime_ns``: how far these clocks are ahead of ``time_ns``.
         """
         seen: dict[int, tuple[int, int]] = {}
         self._count(None, self._own, seen)
@@ -51,7 +51,7 @@ class Pressure:
             "idle_ns": processors.idle_ns,
             "steal_ns": processors.steal_ns,
             "pressure_ns": processors.waited_ns,
-            # Without the list of children most of the run would be taken for other programs.
+            # Without the list of children, most of the run would count as other programs.
             "own_ns": sum(cpu for cpu, _ in self._totals.values()) if self._complete else None,
             "nodes": [
                 {"node": node, "cpu_ns": cpu, "waited_ns": waited, "throttled_ns": throttled_ns.get(node)}
@@ -61,7 +61,7 @@ class Pressure:
         }
 
     def _count(self, node: str | None, processes: Iterable[int], seen: dict[int, tuple[int, int]]) -> None:
-        """Add to a node's total what its tasks used since the last sample; what an ended task used since is lost."""
+        """Add to a node's total the usage of its tasks since the last sample; an ended task's last usage is lost."""
         total = self._totals.setdefault(node, [0, 0])
         for process in processes:
             for task in _entries(f"/proc/{process}/task"):
@@ -76,18 +76,18 @@ class Pressure:
 
 
 class Usage:
-    """Processor time of programs, also of several processes each."""
+    """Processor time of programs; a program may have several processes."""
 
     def __init__(self) -> None:
         self._used: dict[str, dict[int, int]] = {}
 
     def count(self, program: str, process: int, cpu_ns: int) -> None:
-        """Note what a process of a program has used since it began."""
+        """Record the total usage of a program's process."""
         of = self._used.setdefault(program, {})
         of[process] = max(of.get(process, 0), cpu_ns)
 
     def cpu_ns(self, program: str) -> int:
-        """Return the processor time of a program until it was last counted."""
+        """Return the processor time of a program at its last count."""
         return sum(self._used.get(program, {}).values())
 
 

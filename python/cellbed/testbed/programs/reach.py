@@ -1,8 +1,8 @@
-"""Programs of other commands on the nodes of a live run or testbed: ``cellbed exec``, packet captures.
+"""Programs that other commands run on the nodes of a live run or testbed: ``cellbed exec``, packet captures.
 
-Nodes of this machine are entered directly. On others (containers, virtual and other machines) the run itself starts
-them: it listens at an abstract Unix socket (unix(7)), so there is no file to clean up. A client sends the command with
-its standard streams, then signals; it gets the exit status.
+Nodes of this machine are entered directly. On other nodes (containers, virtual and other machines), the run itself
+starts the programs. It listens at an abstract Unix socket (unix(7)), so there is no file to clean up. A client sends
+the command with its standard streams, then signals; it receives the exit status.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from cellbed.testbed.testbed import Testbed
 
 LIVE = "live.json"
-"""In the folder of a run, while it lives: how each node is reached."""
+"""File in a live run's folder that describes how to reach each node."""
 _LARGEST = 1 << 17
 
 
 class CommandError(CellbedError):
-    """A command that a node does not have (exit code 127), or that may not be run (126)."""
+    """A command that is missing on a node (exit code 127), or may not be run (126)."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -55,19 +55,19 @@ class GuestError(CellbedError):
 
 
 class Task(Protocol):
-    """A request that the run itself serves for another command, such as a migration."""
+    """A request of another command that the run itself serves, such as a migration."""
 
     def poll(self) -> dict[str, Any] | None:
-        """Return the answer, once there is one."""
+        """Return the answer, once available."""
 
     def cancel(self) -> None:
-        """End it without an answer."""
+        """End the task without an answer."""
 
 
 class Guests:
-    """The run's end. Call :meth:`serve` at short intervals.
+    """The run's end of the protocol. Call :meth:`serve` at short intervals.
 
-    tasks: by key of a request, functions that begin what it asks for. Errors: :class:`CellbedError`.
+    tasks: functions that begin a requested task, by key of the request. Errors: :class:`CellbedError`.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class Guests:
                 client.close()
 
     def _is_served(self, client: socket.socket, process: Running | None) -> bool:
-        """Return whether a client still waits for something."""
+        """Return whether a client still waits for an answer."""
         try:
             message, streams, _, _ = socket.recv_fds(client, _LARGEST, 3)
         except BlockingIOError:
             message, streams = None, []
         except OSError:
             message, streams = b"", []
-        if message == b"":  # it has ended
+        if message == b"":  # the client has ended
             if process is not None:
                 kill(process)
             return False
@@ -149,7 +149,7 @@ class Guests:
             client.send(json.dumps(answer).encode())
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the remaining commands and tasks."""
         for client, process in self._running.items():
             if process is not None:
                 kill(process)
@@ -158,7 +158,7 @@ class Guests:
 
 
 def announce_nodes(path: Path, bed: Testbed) -> None:
-    """Write how each node is reached into the folder of a run. Errors: ``OSError``."""
+    """Write to the run's folder how each node is reached. Errors: ``OSError``."""
     nodes = {
         name: {
             "place": asdict(node.place) if node.place is not None and not node.own_files else None,
@@ -174,7 +174,7 @@ def announce_nodes(path: Path, bed: Testbed) -> None:
 
 
 def nodes_of(record: Record) -> dict[str, Any]:
-    """Return how each node of a live run or testbed is reached; empty while it starts, and for a shell."""
+    """Return how each node of a live run or testbed is reached; empty during its start, and for shells."""
     try:
         nodes: dict[str, Any] = inputs.json_value(Path(record.folder or "", LIVE))["nodes"]
     except (OSError, ValueError, KeyError):
@@ -183,9 +183,9 @@ def nodes_of(record: Record) -> dict[str, Any]:
 
 
 def find_node(name: str, record: Record | None) -> tuple[Record, str]:
-    """Return the live run or testbed, and the node of it called `name`: any that has it, or `record`.
+    """Return a live run or testbed with a node called `name`, and the node. record: the only one to search.
 
-    Errors: :class:`LiveError` with the nearest name, or where several have such a node.
+    Errors: :class:`LiveError` with the nearest name, or if several have such a node.
     """
     there = [record] if record is not None else [each for each in live() if each.folder is not None]
     if not there:
@@ -203,8 +203,8 @@ def find_node(name: str, record: Record | None) -> tuple[Record, str]:
 
 
 def place_of(record: Record, node: str) -> Place:
-    """Return the place of a node's programs. Errors: :class:`LiveError` for a kind of node that another process cannot
-    enter."""
+    """Return the place of a node's programs. Errors: :class:`LiveError` if other processes cannot enter a node of this
+    kind."""
     place = nodes_of(record)[node]["place"]
     if place is None:
         raise LiveError(f"{node} cannot be entered from here: it is not on this machine")
@@ -213,8 +213,9 @@ def place_of(record: Record, node: str) -> Place:
 
 
 def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
-    """Become `command` on a node: terminal, Ctrl-C and exit status are its own. It ends with its caller and with the
-    testbed. On a node that only the testbed reaches, the testbed starts it with the streams of this process.
+    """Replace this process by `command` on a node, with terminal, Ctrl-C and exit status. The command ends with its
+    caller and with the testbed. If only the testbed reaches the node, the testbed starts it with the streams of this
+    process.
 
     Errors: :class:`GuestError`, :class:`CommandError`.
     """
@@ -228,16 +229,16 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
     try:
         place_of(record, node).enter()
     except OSError:
-        # A user may not move processes from one delegated control group to another (cgroup-v2.rst, "Delegation
-        # Containment"): programs of the testbed are in the right one.
+        # A user may not move processes between delegated control groups (cgroup-v2.rst, "Delegation Containment"): the
+        # testbed's programs are in the right group.
         sys.exit(run_as_guest(record, node, command))
-    # Python ignores it, and so would the command.
+    # Python ignores SIGPIPE, and the command would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(program, list(command), {**os.environ, RUN_VARIABLE: record.identifier})
 
 
 def ask(record: Record, what: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a live run or testbed do something that takes a while, and return its answer. Ctrl-C ends it.
+    """Send a request that takes a while to a live run or testbed, and return the answer. Ctrl-C cancels the request.
 
     Errors: :class:`GuestError`.
     """
@@ -273,7 +274,7 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
 
 
 def _connect(run: socket.socket, record: Record) -> None:
-    """Connect to a live run. Errors: ``OSError``, also where the run has ended and another user has its address."""
+    """Connect to a live run. Errors: ``OSError``, also if the run has ended and another user has its address."""
     run.connect(_address(record.identifier))
     if peer_of(run)[1] != os.geteuid():
         raise PermissionError("another user listens at its address")

@@ -19,17 +19,17 @@ LONGEST_LINE = 512
 SERVE_S = 0.01
 """Read interval of a connection: its buffer holds some hundred lines."""
 TURN_BYTES = 1 << 15
-"""Bytes read per turn from all connections: a program that floods them must not delay faults of the run."""
+"""Maximum bytes read per turn from all connections: a program that floods them must not delay faults of the run."""
 MOST_CONNECTIONS = 256
-"""Per program at the same time."""
+"""Maximum connections of a program at the same time."""
 MOST_MALFORMED = 100
-"""Malformed lines until a connection is closed."""
+"""Number of malformed lines at which a connection is closed."""
 LARGEST_RECORD = 64 << 20
-"""Bytes in a program's record at which its socket is closed."""
+"""Maximum size of a program's record, bytes; at this size its socket is closed."""
 QUIET_S, CLOSING_S = 1.0, 5.0
 """Maximum wait at the end for lines from another machine: since the last line, and in total, seconds."""
 MOST_NAMES = 16
-"""Maximum span names per application in reports."""
+"""Maximum number of span names per application in reports."""
 MARGIN_NS = 1_000_000_000
 """Tolerance for requests that begin before their program or end in the future: remote clocks are estimates."""
 _SPAN = re.compile(
@@ -236,7 +236,7 @@ class ReportSockets:
         connection.close()
 
     def _read(self, connection: socket.socket, most: int) -> int:
-        """Read at most this many bytes from a connection; return the number, 1 at its end."""
+        """Read at most `most` bytes from a connection; return the number, 1 at the connection's end."""
         state = self._connections.pop(connection)
         self._connections[connection] = state  # the last one in the next turn
         try:

@@ -1,7 +1,7 @@
-"""Programs of cellbed on nodes that are other machines: an archive of Python files is sent there, and what they need.
+"""Programs of cellbed on other machines' nodes: an archive of Python files, and input files, are sent there.
 
-The machine needs Python and nothing of cellbed. Files that a program writes are copied into the run's folder at its
-end; the stamps in them are by the machine's clock, like all stamps of programs there.
+The machine needs Python, but nothing of cellbed. Files that a program writes are copied into the run's folder at its
+end. Their timestamps are by the machine's clock, like all timestamps of programs there.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cellbed_node.processes import Running
 from cellbed_node.temporary import temporary_folder
 
 PACKAGES = ("cellbed_node", "h11", "h2", "hpack", "hyperframe", "paho", "wsproto")
-"""Packages that load generators, broker and services import, all of it Python."""
+"""Packages, all in pure Python, that load generators, broker and services import."""
 ARCHIVE = "cellbed_node.zip"
 _MOMENTS = ("connect_ns", "t0_ns", "end_ns")
 _IS_RECENT = "import sys; sys.exit(sys.version_info < (3, 11))"
 
 
 class SentPrograms:
-    """The programs of a run that are sent to their nodes. raw: folder of the files that they write."""
+    """The programs of a run that are sent to their nodes. raw: folder for their output files."""
 
     def __init__(self, raw: Path) -> None:
         self._raw = raw
@@ -54,7 +54,7 @@ class SentPrograms:
         )
 
     def collect(self) -> list[str]:
-        """Copy what programs have written; returns a sentence for each file that cannot be."""
+        """Copy the programs' output files; return a sentence for each file that cannot be copied."""
         problems = []
         for node, name in self._written:
             try:
@@ -66,7 +66,7 @@ class SentPrograms:
         return problems
 
     def _prepare(self, process: Process, node: Backend) -> None:
-        """Send the archive. Errors: :class:`ProgramError` for a machine without a recent Python."""
+        """Send the archive. Errors: :class:`ProgramError` if the machine has no recent Python."""
         try:
             node.output(["python3", "-c", _IS_RECENT])
         except OSError:
@@ -80,7 +80,7 @@ class SentPrograms:
             node.copy_in(archive, ARCHIVE)
 
     def _move_paths(self, value: Any, process: Process, node: Backend) -> Any:
-        """Return a configuration with the paths on the node in place of those here."""
+        """Return a configuration with paths on the node instead of paths here."""
         if isinstance(value, dict):
             return {name: self._move_paths(each, process, node) for name, each in value.items()}
         if not isinstance(value, str):
@@ -109,5 +109,5 @@ def write_archive(path: Path) -> None:
 
 
 def shift(command: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
-    """Return a command with its moments by a clock that is so much ahead."""
+    """Return a command with its times on a clock that is ahead by `ahead_ns`."""
     return {name: value + ahead_ns if name in _MOMENTS else value for name, value in command.items()}

@@ -1,4 +1,4 @@
-"""Watch the programs of a run, and sample the nodes meanwhile: one thread, one selector."""
+"""Watch the programs of a run and sample its nodes, in one thread with one selector."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ from cellbed_node.processes import Running, kill
 _log = logging.getLogger(__name__)
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
-"""Nodes in a sample of that interval: with more of them it is longer, since each costs 0.2 ms of processor time."""
+"""Maximum number of nodes at the usual interval. More nodes lengthen it: each costs 0.2 ms of processor time."""
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
 _END_S = 1.0
-"""Time between the end of the output of a program and its own end."""
+"""Maximum time from the end of a program's output to its own end, seconds."""
 READY_PER_PROGRAM_S = 1.0
-"""Added to the limit for each program, since all of them load their libraries at the same time."""
+"""Time added to the limit per program, seconds: all programs load their libraries at the same time."""
 CONNECT_EVERY_NS = 1_000_000
-"""Between the connections of two loads."""
+"""Interval between the connections of two loads."""
 START_STEP_NS = 250_000_000
-"""A schedule starts a multiple of this after its first connection, so that runs which take a few milliseconds more or
-less to connect have connections of the same age."""
+"""Step of the time from a schedule's first connection to its begin: connections then have the same age in all runs,
+even if connecting takes a few milliseconds more or less."""
 
 
 def start_after(connected_ns: int) -> int:
-    """Return when a schedule starts whose loads have connected, both in ns since the first began to."""
+    """Return the begin of a schedule, ns after its loads began to connect. connected_ns: time when all had
+    connected."""
     return (connected_ns // START_STEP_NS + 1) * START_STEP_NS
 
 
@@ -64,18 +65,18 @@ class Program(EventProcess):
         self.log = log
         self.is_ready = False
         self.notes: list[str] = []
-        """Notes of the program for readers of the run, sentences."""
+        """Notes of the program for readers of the run, as sentences."""
 
     def read(self) -> None:
-        """As of :class:`EventProcess`; its notes are kept apart."""
+        """Read events as :class:`EventProcess` does, but keep notes apart."""
         super().read()
         notes = [printable(str(event.get("text"))[:500]) for event in self.events if event.get("event") == "note"]
-        self.notes = (self.notes + notes)[:100]  # of another machine they may be endless
+        self.notes = (self.notes + notes)[:100]  # another machine could send endless notes
         self.events = [event for event in self.events if event.get("event") != "note"]
 
     @property
     def is_serving(self) -> bool:
-        """Return whether it runs and has become ready."""
+        """Return whether the program runs and has become ready."""
         return self.is_ready and not self.ended
 
     def send_command(self, command: dict[str, Any]) -> None:
@@ -86,7 +87,7 @@ class Program(EventProcess):
             raise self.failure() from None
 
     def failure(self) -> ProgramError:
-        """Return the failure, with the last line of the program's log, or with why there is none."""
+        """Return the failure, with the last line of the program's log or the reason why there is none."""
         status = self.process.poll()
         reason = self.last_words() or (os.strerror(errno.ENOSPC) if os.statvfs(self.log).f_bavail == 0 else None)
         detail = f": {reason}" if reason else ""
@@ -99,8 +100,8 @@ AnyProgram = Program | UnmodifiedProgram
 
 @dataclass(slots=True)
 class _Recovery:
-    """Programs that restart after a fault. stages: names of those to start, by stage. before: programs of the last
-    stage that was started."""
+    """Programs that restart after a fault. stages: names of programs to start, by stage. before: programs of the last
+    started stage."""
 
     stages: list[list[str]]
     before: list[AnyProgram] = field(default_factory=list)
@@ -109,8 +110,8 @@ class _Recovery:
 class Supervisor:
     """The programs and samples of one run.
 
-    raw: folder for logs and samples. run: identifier given to each program in its environment. reports: of programs.
-    journal: where starts and ends of programs are noted.
+    raw: folder for logs and samples. run: identifier in each program's environment. reports: sockets for programs'
+    reports. journal: record of starts and ends of programs.
     """
 
     def __init__(
@@ -123,13 +124,13 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self.programs: list[AnyProgram] = []
         self.alarms: dict[str, int] = {}
-        """Latest times for the next `tick` of :meth:`wait`, monotonic, by purpose."""
+        """Latest monotonic times of the next `tick` of :meth:`wait`, by purpose."""
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
         self._recoveries: list[_Recovery] = []
         self._fork_servers: dict[str, ForkServer] = {}
         self._sent = SentPrograms(raw)
         self.problems: list[str] = []
-        """Problems at the end, in sentences."""
+        """Problems at the end, as sentences."""
         self._nodes: Mapping[str, Backend] = {}
         self._samples: IO[str] | None = None
         self._sampled: dict[str, int | None] = {}
@@ -142,9 +143,10 @@ class Supervisor:
         self._next_host_sample_ns = 0
 
     def start_all(self, processes: Sequence[Process | Command], nodes: Mapping[str, Backend]) -> list[AnyProgram]:
-        """Start programs by their stages and wait until all are ready; returns those that wait for the start of a load.
+        """Start programs stage by stage, and wait until all are ready; return the programs that wait for a load's
+        start.
 
-        nodes: by name. Errors: :class:`ProgramError`.
+        nodes: nodes by name. Errors: :class:`ProgramError`.
         """
         loads: list[AnyProgram] = []
         for stage in sorted({process.stage for process in processes}):
@@ -158,7 +160,7 @@ class Supervisor:
         return loads
 
     def connect(self, loads: Sequence[AnyProgram], at_ns: int) -> None:
-        """Let loads of cellbed's own connect from a monotonic time on, and wait until they have.
+        """Have cellbed's own loads connect from a monotonic time on, and wait until they have connected.
 
         Errors: :class:`ProgramError`.
         """
@@ -179,7 +181,7 @@ class Supervisor:
         return program
 
     def make(self, command: Command, node: Backend) -> UnmodifiedProgram:
-        """Return a program that has not started, and is not supervised before :meth:`take`."""
+        """Return a program that is neither started nor supervised; :meth:`take` supervises it."""
         _log.info(f"program {command.name} on {command.node}: {shlex.join(command.command) or 'of the image'}")
         program = UnmodifiedProgram(
             command,
@@ -191,12 +193,13 @@ class Supervisor:
         return program
 
     def take(self, program: UnmodifiedProgram, node: Backend) -> None:
-        """Supervise a program from now on."""
+        """Begin to supervise a program."""
         self._known[program.name] = program.command, node
         self.programs.append(program)
 
     def dismiss(self, program: AnyProgram) -> None:
-        """Forget a program, whose end is then no failure; copy the files of one of the user, which has ended."""
+        """Stop supervising a program: its end is no failure any more. Copy the files of a user's program, which has
+        ended."""
         if program in self.programs:
             self.programs.remove(program)
             del self._known[program.name]
@@ -210,7 +213,7 @@ class Supervisor:
     def start_own(self, process: Process, node: Backend) -> Program:
         """Start a program of cellbed for a node; its standard error goes to ``<name>.log``.
 
-        Forks of one program have the environment of the first. Errors: :class:`ProgramError`.
+        Forks of one program share the environment of the first fork. Errors: :class:`ProgramError`.
         """
         place = node.place and replace(node.place, cgroups=(*node.place.cgroups, *process.cgroups))
         log = self._raw / f"{process.name}.log"
@@ -243,7 +246,7 @@ class Supervisor:
         return [name for name, (process, _) in self._known.items() if process.node == node]
 
     def names_of(self, text: str) -> list[str]:
-        """Return the programs whose names begin with `text`; of an application those that are no loads."""
+        """Return the programs whose names begin with `text`; without loads, if `text` is an application."""
         whole = "." in text
         return [
             name
@@ -252,19 +255,19 @@ class Supervisor:
         ]
 
     def is_serving(self, application: str, node: str) -> bool:
-        """Return whether the programs of an application on a node run and are ready, but for loads."""
+        """Return whether the programs of an application on a node, except loads, run and are ready."""
         names = [name for name in self.names_of(application) if self._known[name][0].node == node]
         programs = {program.name: program for program in self.programs}
         return all(name in programs and programs[name].is_serving for name in names)
 
     def crash(self, names: Collection[str]) -> None:
-        """Kill programs for a fault, which is no failure. A load of cellbed's own ends with that."""
+        """Kill programs for a fault, without counting as a failure. A load of cellbed's own is over afterwards."""
         for program in [each for each in self.programs if each.name in names]:
             if isinstance(program, UnmodifiedProgram):
                 program.crash()
                 continue
             kill(program.process)
-            with contextlib.suppress(KeyError):  # it has ended before
+            with contextlib.suppress(KeyError):  # the program has ended before
                 self._selector.unregister(program)
             self._note("program ended", program, status=program.process.poll(), by="fault")
             if self._known[program.name][0].load:
@@ -273,8 +276,8 @@ class Supervisor:
                 self.programs.remove(program)
 
     def recover(self, names: Collection[str]) -> None:
-        """Restart crashed programs, but for loads without a restart policy: each stage after the previous one is ready.
-        Errors: :class:`ProgramError`."""
+        """Restart crashed programs, except loads without a restart policy. Each stage starts when the previous one is
+        ready. Errors: :class:`ProgramError`."""
         stages = sorted({self._known[name][0].stage for name in names})
         order = [[name for name in names if self._known[name][0].stage == stage] for stage in stages]
         self._recoveries.append(_Recovery(order))
@@ -287,7 +290,7 @@ class Supervisor:
         self._recoveries = [each for each in self._recoveries if each.stages]
 
     def _start_again(self, name: str) -> AnyProgram | None:
-        """Start a program again; returns it if others wait for it."""
+        """Start a program again; return it if others wait for it."""
         process, node = self._known[name]
         there = next((each for each in self.programs if each.name == name), None)
         if isinstance(there, UnmodifiedProgram):
@@ -306,11 +309,11 @@ class Supervisor:
         from_ns: int,
         least_interval_ns: int = SAMPLE_INTERVAL_NS,
     ) -> None:
-        """Begin to sample the resource use of nodes into ``nodes.jsonl``, of programs into ``programs.jsonl``, and the
+        """Begin to sample resource use: of nodes into ``nodes.jsonl``, of programs into ``programs.jsonl``, and of the
         machine into ``host.jsonl``.
 
-        own: processes of the run that belong to no node. from_ns: monotonic time of the machine's first sample.
-        least_interval_ns: between two samples of a node.
+        own: processes of the run outside all nodes. from_ns: monotonic time of the machine's first sample.
+        least_interval_ns: minimum interval between two samples of a node.
         """
         self._nodes = nodes
         interval_ns = SAMPLE_INTERVAL_NS * max(1, math.ceil(len(nodes) / SAMPLED_AT_ONCE))
@@ -323,7 +326,8 @@ class Supervisor:
         self._next_host_sample_ns = from_ns
 
     def wait(self, until: Callable[[], bool], deadline_ns: int, tick: Callable[[], None] | None = None) -> bool:
-        """Serve programs and samples until `until` holds (true) or the monotonic deadline has passed (false).
+        """Serve programs and samples until `until` returns true, or until the monotonic deadline; return whether it
+        did.
 
         tick: called at least every 100 ms.
         """
@@ -360,8 +364,8 @@ class Supervisor:
     def wait_ready(self, programs: Sequence[AnyProgram]) -> None:
         """Wait until each of `programs` has announced that it is ready; unmodified programs have their own limits.
 
-        Errors: :class:`ProgramError` for one that did not do so in time, and for any program that ended meanwhile: what
-        others wait for, such as a broker, must still run.
+        Errors: :class:`ProgramError` for a program of `programs` that is not ready in time, and for any program that
+        ends meanwhile: others may wait for it, as for a broker.
         """
 
         def ready() -> bool:
@@ -379,7 +383,7 @@ class Supervisor:
             raise ProgramError(f"{late.name} on {late.node} was not ready within {timeout_s:g} s; its log: {late.log}")
 
     def next_event(self, program: AnyProgram, silence_s: float) -> dict[str, Any]:
-        """Take the next event of a program, while all of them run. Errors: :class:`ProgramError`."""
+        """Take the next event of a program while all programs run. Errors: :class:`ProgramError`."""
 
         def received() -> bool:
             for each in self.programs:
@@ -488,5 +492,5 @@ def _await_end(process: Running) -> int | None:
     try:
         return process.wait(_END_S)
     except subprocess.TimeoutExpired:
-        kill(process)  # it would run on
+        kill(process)  # else the program would run on
         return process.poll()

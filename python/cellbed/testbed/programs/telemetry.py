@@ -20,16 +20,16 @@ from cellbed_node.processes import kill
 from cellbed_node.receiver import ADDRESS, FILES, MOST_CONNECTIONS, MOST_REASONS
 
 FLUSH_MS = 500
-"""Interval of exports. Spans that a program has not exported when it is ended are lost."""
+"""Interval of exports. Spans that a program has not exported before its end are lost."""
 PATIENCE_S = 10.0
-"""Time limit for storing the last exports at the end."""
+"""Maximum time to store the last exports at the end, seconds."""
 
 
 class Telemetry:
-    """The receiver of a run; it starts with the first node. raw: folder for what it stores."""
+    """The receiver of a run, started with the first node. raw: folder for stored exports."""
 
     def __init__(self, raw: Path, environment: Mapping[str, str]) -> None:
-        """environment: of the process, beside this one's."""
+        """environment: variables of the receiver, added to this process's."""
         self._raw, self._environment = raw, environment
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,7 +37,7 @@ class Telemetry:
 
     @property
     def pids(self) -> list[int]:
-        """The process on this machine, if there is one."""
+        """The receiver's process on this machine, if any."""
         return [self._process.pid] if self._process is not None else []
 
     @property
@@ -46,7 +46,7 @@ class Telemetry:
         return bool(self._nodes)
 
     def receiver_on(self, node: str) -> Process | None:
-        """Return the program that receives on a node that is another machine; ``None`` if there is one already."""
+        """Return the receiver for a node on another machine; ``None`` if there is one already."""
         if node in self._nodes:
             return None
         self._nodes.add(node)
@@ -56,7 +56,7 @@ class Telemetry:
         return Process(f"otlp.{node}.receiver", node, "cellbed_node.receiver", config.absolute(), stage=-1)
 
     def listen(self, node: str, place: Place) -> None:
-        """Receive what programs of a node send. place: its namespaces. Errors: :class:`ProgramError`."""
+        """Receive exports of a node's programs. place: the node's namespaces. Errors: :class:`ProgramError`."""
         if node in self._nodes:
             return
         self._nodes.add(node)
@@ -81,12 +81,12 @@ class Telemetry:
                 raise ProgramError(f"the receiver of OpenTelemetry has ended: {error.strerror}") from error
 
     def close(self) -> list[str]:
-        """End the receiver when it has stored all that has arrived; returns sentences about what is lost."""
+        """End the receiver after it has stored all received exports; return sentences about losses."""
         control, self._control = self._control, None
         refused: dict[str, dict[str, int]] = {}
         failed = []
         for path in self._raw.glob(f"*{FILES['lost']}"):
-            # Another machine has written it.
+            # The file may be from another machine.
             with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
                 for counts in inputs.json_value(path).values():
                     first = list(counts.items())[:MOST_REASONS]
@@ -127,7 +127,7 @@ def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
     service = {} if "service.name=" in own else {"OTEL_SERVICE_NAME": app}
     attributes = ",".join(filter(None, [f"{APPLICATION}={app}", own]))
     return {
-        # The variable of traces precedes the variable of all signals, which a program may have.
+        # The variable for traces overrides a program's variable for all signals.
         **{name: value for name, value in _VARIABLES.items() if name.replace("TRACES_", "") not in given},
         "OTEL_BSP_SCHEDULE_DELAY": str(FLUSH_MS),
         **service,
@@ -137,7 +137,7 @@ def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def overrides(program: str, given: Mapping[str, str]) -> list[str]:
-    """Return sentences about the own variables of a program for which its spans do not reach the receiver."""
+    """Return sentences about a program's own variables that keep its spans from the receiver."""
     found = []
     for name, value in _VARIABLES.items():
         own = given.get(name, "").rstrip("/")

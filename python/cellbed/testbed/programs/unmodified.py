@@ -1,8 +1,8 @@
 """Unmodified programs on nodes of any kind: start, readiness, restarts and end, with their output and files.
 
-The node's back end starts them. Readiness is observed from outside: in the node's socket table, in the program's
-output, by a file, an HTTP request or a command. No probe connects to a port, since a server may serve one connection
-only.
+The node's back end starts programs. Readiness is observed from outside: in the node's socket table, in the program's
+output, by a file, an HTTP request or a command. No probe connects to a port, since a server may accept only a single
+connection.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Address = IPv4Address | IPv6Address
 Restart = Literal["never", "on-failure", "always"]
 
 MATCHING_S = 10.0
-"""Processor time for a search in new output."""
+"""Maximum processor time of a search in new output, seconds."""
 OUTPUT_LIMIT = 64 << 20
-"""Maximum bytes of each output of a program; the rest is truncated ten times a second."""
+"""Maximum bytes of each output of a program; longer output is truncated ten times a second."""
 FIRST_CHECK_NS, LAST_CHECK_NS = 10_000_000, 250_000_000
-"""Interval between checks of readiness: the first, and the longest."""
+"""First and maximum interval between checks of readiness, ns."""
 FIRST_PAUSE_NS, LAST_PAUSE_NS = 100_000_000, 5_000_000_000
-"""Pause before a restart: the first, doubled with each restart up to the last."""
+"""Pause before the first restart, doubled with each restart up to the maximum, ns."""
 FOREVER_NS = 1 << 62
 _SOCKET_TABLES = ("tcp", "tcp6", "udp", "udp6")
 _FETCH = """
@@ -59,10 +59,11 @@ while True:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The condition under which a program is ready; with none it is ready at once.
+    """The condition under which a program is ready. Without a condition, it is ready at once.
 
-    port: it listens on this TCP or UDP port. line: a line of an output contains a match of this regular expression.
-    file: this path exists on the node. http: GET of this URL has status 200. command: it ends with status 0 there.
+    port: the program listens on this TCP or UDP port. line: a line of output matches this regular expression. file:
+    this path exists on the node. http: GET of this URL has status 200. command: this command ends with status 0 on the
+    node.
     """
 
     port: int | None = None
@@ -97,14 +98,14 @@ class Stop:
 class Command:
     """A command to run on a node.
 
-    name: prefix of its output files. command: with its arguments; empty for the command of the node's image. stage: it
-    starts when all programs of lower stages are ready. load: it runs from the start to the end of a load, and may end
-    earlier with one of the exit statuses in `status`; other programs run as long as the testbed. vital: the run fails
-    when it ends. environment: variables beside the node's. folder: working directory on the node. copy_in:
-    (file or folder of this machine, path on the node), copied before the start. copy_out: paths on the node, copied
-    into `files` after the end. stop: how it is ended; with ``None`` as by default, and a load that ran over is noted.
-    measures: path of a file on the node that is kept beside the outputs. cgroups: as in ``Place``, beside the
-    node's. reached: programs of other nodes use it.
+    name: prefix of its output files. command: program with arguments; empty for the command of the node's image. stage:
+    the command starts when all programs of lower stages are ready. load: it runs during a load, and may end early with
+    one of the exit statuses in `status`; other programs run as long as the testbed. vital: the run fails when it ends.
+    environment: variables added to the node's. folder: working directory on the node. copy_in: (file or folder of this
+    machine, path on the node), copied before the start. copy_out: paths on the node, copied into `files` after the end.
+    stop: signal and grace time at the end; ``None`` for the default, and a note if a load runs over. measures: path of
+    a file on the node that is kept beside the outputs. cgroups: as in ``Place``, in addition to the node's. reached:
+    programs of other nodes connect to it.
     """
 
     name: str
@@ -128,11 +129,11 @@ class Command:
 
 
 class UnmodifiedProgram:
-    """A program that runs a command on a node, with the events of cellbed's own programs (``supervise.Program``).
+    """A command running on a node, with the same events as cellbed's own programs (``supervise.Program``).
 
     events: ``ready``; ``done`` at the end of a load; ``died`` (``at_ns``, ``what``) if a server has ended and is not
-    restarted. ended: it has failed; :meth:`failure` has the reason. restarts: their number. notes: sentences for the
-    report.
+    restarted. ended: whether the program has failed; :meth:`failure` has the reason. restarts: number of restarts.
+    notes: sentences for the report.
     """
 
     def __init__(
@@ -143,8 +144,8 @@ class UnmodifiedProgram:
         note: Callable[..., None] = lambda _, **__: None,
         count: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """raw: folder for its output. note: called with each change of state and its details. count: called with the
-        process before its exit status is read or it is killed, to account for its usage."""
+        """raw: folder for its output. note: called with each change of state and details. count: called with a process,
+        to account for its usage, before its exit status is read or it is killed."""
         self.command, self._node, self._note, self._count = command, node, note, count
         self.name, self.node = command.name, command.node
         self.log, self._out = raw / f"{command.name}.err", raw / f"{command.name}.out"
@@ -164,7 +165,8 @@ class UnmodifiedProgram:
         self._check_pause_ns = FIRST_CHECK_NS
         self._ready = self._stopping = self._truncated = self._crashed = self._overran = False
         self._fulfilled = False
-        """True once the condition of readiness is fulfilled after the last start of the process, also a restart."""
+        """True once the condition of readiness has been fulfilled since the last start of the process, including
+        restarts."""
         self._load_s = 0.0
         self._memory_kills = 0
         self._check: Running | None = None
@@ -192,26 +194,26 @@ class UnmodifiedProgram:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the program has been ready since its last start, but for restarts of its own."""
+        """Return whether the program has become ready since its last start, not counting automatic restarts."""
         return self._ready
 
     @property
     def is_serving(self) -> bool:
-        """Return whether its process runs and has become ready."""
+        """Return whether the program's process runs and has become ready."""
         return self.process is not None and self._fulfilled
 
     def shares(self, command: Command) -> bool:
-        """Return whether one of two working folders, of this program and of another command, lies in the other."""
+        """Return whether the working folders of this program and of another command overlap: one contains the other."""
         one, other = (PurePosixPath(each.folder or "") for each in (self.command, command))
         return one.is_relative_to(other) or other.is_relative_to(one)
 
     def send_command(self, command: dict[str, Any]) -> None:
-        """Set the times of a load: ``t0_ns`` and ``end_ns``, monotonic; it may run until ``drain_ns`` after its end."""
+        """Set the times of a load: ``t0_ns`` and ``end_ns``, monotonic; the load may run ``drain_ns`` longer."""
         self._begin_ns, self._end_ns = command["t0_ns"], command["end_ns"] + command.get("drain_ns", 0)
         self._load_s = (self._end_ns - self._begin_ns) / 1e9
 
     def step(self, now_ns: int) -> int:
-        """Process what is due; return the time of the next call at the latest, monotonic ns."""
+        """Process what is due; return the latest time of the next call, monotonic ns."""
         if self._crashed:
             return FOREVER_NS
         if not self.ended:
@@ -232,7 +234,7 @@ class UnmodifiedProgram:
             due = self._begin_ns if self._restart_ns is None else self._restart_ns
             if due is not None and now_ns >= due:
                 self._begin_ns = self._restart_ns = None
-                with contextlib.suppress(ProgramError):  # it has ended then
+                with contextlib.suppress(ProgramError):  # the program has failed then
                     self._spawn()
             return
         self._truncate_output()
@@ -245,7 +247,7 @@ class UnmodifiedProgram:
             self._check_ready(now_ns)
 
     def adopt(self, process: Running) -> None:
-        """Let a process that somebody else has started be the program from now on: it serves already."""
+        """Make a process that was started elsewhere, and serves already, the program's process."""
         self.process, self._crashed = process, False
         self._note("program started", pid=process.pid, log=self.log.name)
         self._fulfilled = True
@@ -253,7 +255,7 @@ class UnmodifiedProgram:
             self._set_ready()
 
     def crash(self, by: str = "fault") -> None:
-        """Kill the program for a fault or a migration, which is neither a failure nor a reason for a restart."""
+        """Kill the program for a fault or a migration. This counts as no failure and triggers no restart."""
         self._crashed = True
         self._restart_ns = None
         if self._check is not None:
@@ -284,11 +286,11 @@ class UnmodifiedProgram:
         self._spawn()
 
     def has_died(self) -> bool:
-        """Return whether it has ended with an unexpected status and is not restarted."""
+        """Return whether the program has ended with an unexpected status and is not restarted."""
         return any(event["event"] == "died" for event in self.events)
 
     def failure(self) -> ProgramError:
-        """Return the failure, with the last line of its output."""
+        """Return the failure, with the last line of the program's output."""
         paths = [path for path in (self.log, self._out) if path.exists()]
         line = next(filter(None, (last_line(_tail(path)) for path in paths)), None)
         file = next((path for path in paths if path.stat().st_size), self.log)
@@ -296,7 +298,7 @@ class UnmodifiedProgram:
         return ProgramError(f"{self.name} on {self.node} {self._reason}{detail}\n  its output: {file}")
 
     def request_stop(self) -> None:
-        """Send the stop signal once, since programs may handle a second one differently. No restart follows."""
+        """Send the stop signal once, since programs may handle a second signal differently. No restart follows."""
         if self._stopping:
             return
         self._stopping = True
@@ -308,7 +310,7 @@ class UnmodifiedProgram:
                 self.process.send_signal(stop.signal)
 
     def _kill(self) -> None:
-        """Kill the program after its grace time, and note it."""
+        """Kill the program after its grace time, with a note."""
         assert self.process is not None
         stop = self.command.stop or Stop()
         self._kill_ns, self._overran = FOREVER_NS, False
@@ -321,7 +323,8 @@ class UnmodifiedProgram:
         )
 
     def _poll(self, process: Running) -> int | None:
-        """Return the exit status of a process, if it has ended. Its usage is counted before, while it can be read."""
+        """Return the exit status of a process, if it has ended. Its usage is counted first, while still
+        readable."""
         with contextlib.suppress(ChildProcessError):  # `terminate` or `wait` has read the status
             if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 self._count(process.pid)
@@ -480,8 +483,8 @@ class UnmodifiedProgram:
         return True
 
     def _serves(self, port: int, *, elsewhere: bool = False) -> bool:
-        """Return whether a program listens on a port. Where other nodes cannot reach it, that is a failure. elsewhere:
-        it may listen on another node."""
+        """Return whether a program listens on a port. If only its own node can reach the port, fail. elsewhere: the
+        program may listen on another node."""
         addresses = self._listening().get(port, set())
         confined, self._confined = self._confined, all(is_loopback(each) for each in addresses)
         if not addresses or not self._confined:
@@ -492,12 +495,12 @@ class UnmodifiedProgram:
         if not self.command.reached:
             self.notes = [*(note for note in self.notes if where not in note), f"{self.name} {where}"]
             return True
-        if confined:  # for the second time: it may open one socket after the other
+        if confined:  # in two checks: more sockets may follow the first
             self._fail(f"{where}: let it listen on all addresses, such as with --host 0.0.0.0")
         return False
 
     def _succeeds(self, start: Callable[[], Running]) -> bool:
-        """Return whether the running check, a process, has succeeded; start one if none runs."""
+        """Return whether the check, a process, has succeeded; start the check if it does not run."""
         if self._check is None:
             try:
                 self._check = start()
@@ -558,8 +561,8 @@ class UnmodifiedProgram:
 
 
 def find_listeners(text: str) -> dict[int, set[Address]]:
-    """Return the local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07), with their
-    addresses.
+    """Return local ports with addresses of sockets that listen (TCP, state 0A) or have no peer (UDP, state
+    07).
 
     text: ``/proc/net/tcp``, ``tcp6``, ``udp`` and ``udp6``.
     """
@@ -576,7 +579,7 @@ def find_listeners(text: str) -> dict[int, set[Address]]:
 
 
 def is_loopback(address: Address) -> bool:
-    """Return whether only programs of its own node reach an address."""
+    """Return whether an address can be reached only from its own node."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_loopback
 

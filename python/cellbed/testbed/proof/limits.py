@@ -1,8 +1,8 @@
-"""Measure each limit against what was asked, before the workload starts.
+"""Measure each limit and compare it with the scenario, before the workload starts.
 
-A testbed whose shaping or limit was silently not applied gives wrong results that look right. So datagrams are
-sent between the nodes' real sockets and their arrival is compared with the schedule (`prove_links`), and processes that
-want more than their node's share are run under each node's limits.
+If a shaping or limit silently fails, a testbed gives wrong results that look right. Therefore, datagrams are sent
+between the nodes' real sockets, and their arrivals are compared with the schedule (`prove_links`). Under each node's
+limits, processes run that demand more than the node's share.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ CPU_LOOK_NS = 40 * MILLISECOND
 CPU_START_NS = 10 * MILLISECOND
 MEBIBYTE = 1 << 20
 PROOF_MEMORY = 4 * MEBIBYTE
-"""What a node may use beyond what it has, when a process is killed to prove its memory limit."""
+"""Margin of a temporary limit over a node's present usage: a process is killed at this limit as the proof."""
 MEMORY_BATCH = 16
-"""Memory limits proved at the same time."""
+"""Maximum number of memory limits proved at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A measured property: the value asked for, the measured value, their unit, and whether they agree.
+    """A measured property: the expected value, the measured value, their unit, and whether they agree.
 
-    asked: for a link what its schedule predicts for the datagrams that were sent.
-    reached: false for a limit that is not exceeded but that the machine, busy or too small, could not fill either.
-    proved: false for what cannot be predicted or measured; the note has the reason.
+    asked: for a link, the prediction of its schedule for the datagrams that were sent.
+    reached: false for a limit that is not exceeded, but that the machine, busy or too small, could not reach either.
+    proved: false if the property cannot be predicted or measured; the note has the reason.
     """
 
     what: str
@@ -59,11 +59,11 @@ class Proof:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it holds, or cannot be proved by measuring once more."""
+        """Return whether the property holds, or whether another measurement cannot prove it."""
         return self.ok and self.reached
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``run.json``."""
+        """Return the proof in the format of ``run.json``."""
         return {**asdict(self), "state": self.state}
 
     def __str__(self) -> str:
@@ -75,12 +75,12 @@ class Proof:
 
 
 class ProofError(CellbedError):
-    """A link or limit is not what was asked; the workload was not started."""
+    """A link or limit deviates from the scenario; the workload was not started."""
 
     exit_code = 3
 
     def __init__(self, failed: list[Proof], cause: str = "") -> None:
-        """cause: sentence on a disturbance of measurements on this machine."""
+        """cause: sentence on a disturbance of measurements by this machine."""
         lines = "\n".join(f"  {line}" for line in [*alike(map(str, failed)), *([cause] if cause else [])])
         what = "could not be measured" if cause else "does not match the scenario"
         super().__init__(f"the testbed {what}, so the workload was not started:\n{lines}")
@@ -88,7 +88,7 @@ class ProofError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A node with limits, as planned and as it runs."""
+    """A node with limits: its plan and its back end."""
 
     node: Node
     group: LimitedGroup
@@ -98,10 +98,10 @@ class Limited:
 def prove_limits(
     limited: Sequence[Limited], machine_cpus: int, progress: Callable[[str], object] = lambda _: None
 ) -> list[Proof]:
-    """Run more than each node's share under its limits and check that it gets no more. progress: called with the next
-    measurement.
+    """Demand more than each node's share under its limits, and check that the node gets no more. progress: called with
+    the next measurement.
 
-    Nodes are measured at the same time as far as the machine can give all of them their share.
+    Nodes are measured at the same time if the machine can supply the shares of all of them.
     """
     cpu: dict[str, Proof] = {}
     spinning: list[_Spinning] = []
@@ -117,7 +117,7 @@ def prove_limits(
             progress(f"CPU limits, {len(cpu)} of {len(limited)} done")
             proofs = _prove_cpu(batch, enough)
             cpu |= {spinner.node.name: proof for spinner, proof in zip(batch, proofs, strict=True)}
-            # As long as other programs use the processors, more time for each batch would not fill the limits either.
+            # While other programs use the processors, longer batches would not reach the limits either.
             enough = {"holds"} | {proof.state for proof in proofs if proof.ok}
     finally:
         for spinner in spinning:
@@ -130,13 +130,13 @@ def prove_limits(
 
 
 def _find_wrong_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
-    """Return the proof of a CPU limit that is wrong, or that no program on the machine can exceed."""
+    """Return a proof of a CPU limit that is wrong, or that no program on the machine can exceed; else ``None``."""
     node = limited.node
     what = f"{node.name} CPU limit"
     stated, _ = limited.group.limits()
     if stated is None or abs(stated - node.cpus) > 0.01:
         return Proof(what, node.cpus, stated, "CPUs", ok=False, note="the kernel reports another limit")
-    machine_cpus = limited.backend.facts.get("cpus", machine_cpus)  # of another machine
+    machine_cpus = limited.backend.facts.get("cpus", machine_cpus)  # for another machine
     if node.cpus >= machine_cpus:
         note = f"the machine has {machine_cpus} CPUs, so nothing can exceed it"
         return Proof(what, node.cpus, None, "CPUs", True, note, reached=node.cpus == machine_cpus, proved=False)
@@ -144,9 +144,9 @@ def _find_wrong_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
 
 
 class _Spinning:
-    """Processes that want more CPU time than their node's share, and what they got since :meth:`begin`.
+    """Processes that demand more CPU time than their node's share, and their usage since :meth:`begin`.
 
-    They wait for :meth:`spin`, so that none has to start while others are measured.
+    They wait for :meth:`spin`, so that no process starts during the measurement of others.
     """
 
     def __init__(self, limited: Limited, machine_cpus: int) -> None:
@@ -160,7 +160,7 @@ class _Spinning:
         _begin(self.process)
 
     def begin(self) -> None:
-        """Measure from now on."""
+        """Begin the measurement."""
         self._began = self._now()
 
     def proof(self) -> Proof:
@@ -183,7 +183,7 @@ class _Spinning:
         return Proof(what, node.cpus, used, "CPUs", ok=not (too_much or absent), note=note, reached=not short)
 
     def _now(self) -> tuple[int, int] | None:
-        """CPU time of the group and the time, ns."""
+        """Return the CPU time of the group, and the time, ns."""
         used = self._group.sample().cpu_ns
         return None if used is None else (used, time.monotonic_ns())
 
@@ -211,7 +211,7 @@ def _begin(process: Running) -> None:
 
 
 def _batches(spinning: Sequence[_Spinning], machine_cpus: int) -> list[list[_Spinning]]:
-    """Nodes that the machine can give their share at the same time, in order: first fit."""
+    """Group nodes whose shares the machine can supply at the same time, in order: first fit."""
     batches: list[tuple[float, list[_Spinning]]] = []
     for each in spinning:
         for index, (cpus, batch) in enumerate(batches):
@@ -226,14 +226,14 @@ def _batches(spinning: Sequence[_Spinning], machine_cpus: int) -> list[list[_Spi
 def _prove_cpu(batch: Sequence[_Spinning], enough: Container[str]) -> list[Proof]:
     """Measure the CPU limits of nodes at the same time.
 
-    A measurement ends after :data:`CPU_LOOK_NS` with the states in `enough`; else it is continued up to
-    :data:`CPU_PROOF_NS`, because the kernel's accounting by ticks is coarse for the shorter time.
+    A measurement ends after :data:`CPU_LOOK_NS` if its state is in `enough`. Otherwise, it continues up to
+    :data:`CPU_PROOF_NS`, because the kernel's accounting by ticks is coarse over the shorter time.
     """
     for each in batch:
         _await_ready(each.process)
     for each in batch:
         each.spin()
-    # The first period holds the processes' start.
+    # Exclude the first period, in which the processes start.
     time.sleep(CPU_START_NS / 1e9)
     for each in batch:
         each.begin()
@@ -249,12 +249,13 @@ def _prove_cpu(batch: Sequence[_Spinning], enough: Container[str]) -> list[Proof
 
 
 def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
-    """See a process killed at a small limit in each node's group, then set and read back the real one."""
-    # More than the kernel can reclaim from the node's memory, too.
+    """Check that a process is killed at a small limit in each node's group; then set the real limit and read it
+    back."""
+    # More than the kernel could reclaim from the node's memory.
     started = [_start_strain(each, "memory", _memory_use(each) + 8 * PROOF_MEMORY) for each in batch]
     for each, process in zip(batch, started, strict=True):
         _await_ready(process)
-        # What the node holds until now cannot be taken from it.
+        # The limit must exceed the node's present usage.
         each.group.limit(each.node.cpus, _memory_use(each) + PROOF_MEMORY)
         _begin(process)
     deadline = time.monotonic() + 10

@@ -1,6 +1,6 @@
-"""Measure each link with datagrams between the nodes' real sockets and compare it with its schedule.
+"""Measure each link with datagrams between the nodes' real sockets, and compare the results with the schedule.
 
-Random values are compared with their range; unpredictable ones are reported as not proved.
+Random values are compared with their range. Unpredictable values are reported as not proved.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from cellbed.testbed.proof.limits import MILLISECOND, Proof
 from cellbed.testbed.proof.prediction import Clock
 
 SMALL = 100
-"""Bytes of a delay probe."""
+"""Size of a delay probe, bytes."""
 DATAGRAM = 1500
-"""Size of a capacity probe: one MTU, so that one datagram takes one delivery opportunity."""
+"""Size of a capacity probe, bytes: one MTU, so that one datagram takes one delivery opportunity."""
 
 DELAY_TOLERANCE_NS = 2 * MILLISECOND
-"""Largest difference of the median delay from the asked one: well above the median lateness of a timer on a busy
-machine, well below the effect of a wrong setting."""
+"""Maximum error of the median delay: well above the median lateness of a timer on a busy machine, well below the effect
+of a wrong setting."""
 RATE_TOLERANCE = 0.05
 IDLE_PROBES = 12
 _log = logging.getLogger(__name__)
@@ -40,39 +40,39 @@ IDLE_SPACING_NS = 8 * MILLISECOND
 WINDOW_NS = 250 * MILLISECOND
 QUICK_WINDOW_NS = 60 * MILLISECOND
 QUICK = 150
-"""Datagrams that usually suffice to prove a rate."""
+"""Number of datagrams that usually suffices to prove a rate."""
 SETTLED_NS = 1_000 * MILLISECOND
-"""A link that changes later than this after the start of its schedule is proved as it is before."""
+"""Minimum time before a link's first change, in addition to the path's delay, in which the link can be proved."""
 PATIENCE_NS = 900 * MILLISECOND
-"""Datagrams that are under way for longer may not be waited for."""
+"""Maximum transit time of datagrams that a measurement can wait for."""
 HIGHEST_PROBE_RATE = 400_000_000
-"""bit/s of a flow, and of all flows at the same time."""
+"""Maximum rate of a flow, and of all simultaneous flows, bit/s."""
 SHARE = 0.05
-"""Share of a link's rate for simultaneous flows, so that none delays another."""
+"""Maximum share of a link's rate for simultaneous flows, so that they do not delay each other."""
 OVERLOAD = 1.4
-"""How much more than a link carries is sent to see what it carries."""
+"""Ratio of the probing rate to the link's expected rate."""
 ENOUGH = 1.15
-"""How much more than a link carries must reach it."""
+"""Minimum ratio of the rate that reaches a link to its expected rate."""
 STALL_NS = 5 * MILLISECOND
-"""A pause of the sender that empties even a queue kept short by CoDel (RFC 8289, 4.2: 5 ms)."""
+"""Minimum pause of a sender that can empty even a queue kept short by CoDel (RFC 8289, 4.2: 5 ms)."""
 LEFT_OUT = 1 / 8
-"""Of the arrivals, without which a rate must hold, too."""
+"""Share of first arrivals that a second check of a rate leaves out."""
 FEW = 4
-"""Paths that are each measured in the best window."""
+"""Maximum number of paths that are each measured in their best window."""
 PERIOD_NS = 60_000 * MILLISECOND
-"""How far into recordings windows are looked for."""
+"""Length of the part of recordings that is searched for windows."""
 STEADY = 0.6
-"""What the scarcest quarter of a steady window offers at least, compared with their mean."""
+"""Minimum offer of each quarter of a steady window, relative to the mean of the quarters."""
 LEAST_OFFER = 20 * DATAGRAM
-"""Bytes that a quarter of a steady window offers at least."""
+"""Minimum offer of each quarter of a steady window, bytes."""
 FEWEST = 8
-"""Datagrams that a window must have room for, to prove a rate by them."""
+"""Minimum number of datagrams in a window that can prove a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """Datagrams over one path from a position of its recordings on. direction: whose rate they prove, or ``None`` for
-    those that prove delays."""
+    """Datagrams over one path, from position `begin_ns` of the recordings on. direction: direction whose rate they
+    prove; ``None`` for datagrams that prove delays."""
 
     path: list[Direction]
     size: int
@@ -83,23 +83,23 @@ class _Flow:
 
 
 def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object] = lambda _: None) -> list[Proof]:
-    """Send datagrams over every link, both ways, and compare delay and rate with the schedule. progress: called with
-    what is measured next.
+    """Send datagrams over every link, both ways, and compare delay and rate with the schedule. progress: called with a
+    description of the next measurement.
 
-    Links are measured at the same time as far as their datagrams do not delay each other. Of the links in a cell
-    one is measured at a time: with the others silent it must be as without the cell.
+    Links are measured at the same time if their datagrams do not delay each other. Links in a cell are measured one at
+    a time: while the others are silent, the cell has no effect.
     """
     pairs = _pairs(plan)
-    # Users that move bring silence to several cells.
+    # With moving users, cells of a direction count as one: a measurement needs silence in several.
     cells = {name: cell.way if plan.moves else cell.name for cell in plan.cells for name in cell.users}
     crossed = {direction.name for pair in pairs for path in pair for direction in path}
     proofs: dict[str, Proof] = {
         what: _without_proof(what, "ms", "no path between nodes crosses it at the start")
         for what in (f"{each.name} delay" for each in plan.directions if pairs and each.name not in crossed)
     }
-    # A busy machine can spoil a measurement once; a link that is off is off each time.
+    # A busy machine can spoil one measurement; a wrong link is wrong in each attempt.
     for attempt in range(ATTEMPTS):
-        # Many flows at the same time can be too much for a busy machine.
+        # A busy machine may not handle many flows at the same time.
         most = HIGHEST_PROBE_RATE >> attempt
         settled = {what for what, proof in proofs.items() if proof.is_settled}
         for proof in _prove_pairs(emulator, pairs, settled, most, cells, quick=attempt == 0):
@@ -116,10 +116,10 @@ def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object
 
 
 def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
-    """Uplinks and downlinks that cross every link."""
+    """Return pairs of uplink and downlink paths that together cross every link."""
     endpoints = plan.nodes_of_class("endpoint")
     remotes = plan.nodes_of_class("edge") + plan.nodes_of_class("cloud")
-    # Nodes on one side only are paired with each other; a single node has no path to prove.
+    # If all nodes are on one side, they are paired with each other. A single node has no path to prove.
     endpoints, remotes = endpoints or remotes[1:] + remotes[:1], remotes or endpoints[1:] + endpoints[:1]
     if len(plan.nodes) < 2:
         return []
@@ -132,7 +132,7 @@ def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
         if not names <= crossed:
             pairs.append((uplink, downlink))
         crossed |= names
-    # The core links of sites lie between nodes at different vertices.
+    # Core links of sites are crossed between nodes at different vertices.
     at_vertices = {plan.initial_towers[node.name]: node.name for node in (*endpoints, *remotes)}
     for one, other in combinations(at_vertices.values(), 2):
         uplink, downlink = plan.path(one, other), plan.path(other, one)
@@ -144,7 +144,7 @@ def _pairs(plan: Plan) -> list[tuple[list[Direction], list[Direction]]]:
 
 
 def _neighbours(plan: Plan) -> Iterator[tuple[list[Direction], list[Direction]]]:
-    """Yield paths between nodes of one site, which can fill their ports: both ways, each node once or twice."""
+    """Yield paths, both ways, between nodes of one site that can fill their ports; each node once or twice."""
     for name, site in plan.scenario.sites.items():
         nodes = [node.name for node in plan.nodes if plan.scenario.nodes[node.group].site == name]
         if len(nodes) > 1 and site.rate <= HIGHEST_PROBE_RATE:
@@ -163,9 +163,9 @@ def _prove_pairs(
 ) -> Iterator[Proof]:
     """Measure delays, then rates.
 
-    accepted: what need not be measured any more. most: bit/s of all flows at the same time, unless there is only one.
-    cells: of the directions that share one.
-    quick: with no more datagrams than usually suffice.
+    accepted: names of accepted proofs, not measured again. most: bit/s of all simultaneous flows; a single flow may
+    exceed it. cells: cells by the directions that share them.
+    quick: use no more datagrams than usually suffice.
     """
     idle_ns = IDLE_PROBES * IDLE_SPACING_NS
     idle_rate = round(SMALL * 8e9 / IDLE_SPACING_NS)
@@ -187,11 +187,11 @@ def _prove_pairs(
     for batch in _batches(idle, most // 50, cells):
         clock, seen = _probe(emulator, batch)
         for flow, sighting in zip(batch, seen, strict=True):
-            # A link that several flows cross is proved by the first.
+            # If several flows cross a link, the first flow proves it.
             proofs = list(_delay_proofs(flow.path, sighting, clock))
             yield from (proof for proof in proofs if proof.what not in proved)
             proved |= {proof.what for proof in proofs}
-    # Flows of the same length at the same time: a batch lasts as long as its longest.
+    # Batch flows of similar length: a batch lasts as long as its longest flow.
     for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most, cells):
         clock, seen = _probe(emulator, batch)
         for flow, sighting in zip(batch, seen, strict=True):
@@ -200,7 +200,7 @@ def _prove_pairs(
 
 
 def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Flow | Proof]:
-    """Return the flows that prove the rates of a path, and what cannot be proved."""
+    """Yield flows that prove the rates of a path, and proofs for rates that cannot be proved."""
     limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
     why = _unsteady(path)
     expected = {step.name: _byte_count(path, step, begin_ns, WINDOW_NS) if why is None else 0 for step in limited}
@@ -226,18 +226,18 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
 
 
 def _is_wide_port(direction: Direction) -> bool:
-    """Return whether filling a port would take probes of all senders for each: sites have many equal ones."""
+    """Return whether a port is too fast to fill: this would take probes of all senders for each of many equal ports."""
     return direction.link.startswith("port-") and (mean_rate(direction.capacity) or 0.0) > HIGHEST_PROBE_RATE
 
 
 def _is_exact(path: list[Direction]) -> bool:
-    """Return whether the prediction is a single value: a span is too inaccurate for a short window."""
+    """Return whether the prediction is a single value; a range of values is too inaccurate for a short window."""
     spans = (prediction.delays(step.parameters.delay) for step in path)
     return not prediction.depends_on_load(path) and all(least == most for least, most in spans)
 
 
 def _batches(flows: Sequence[_Flow], most: int, cells: Mapping[str, str]) -> list[list[_Flow]]:
-    """Flows that can be sent at the same time, in order: first fit. See :class:`_Batch`."""
+    """Group flows that can be sent at the same time, in order: first fit. See :class:`_Batch`."""
     batches: list[_Batch] = []
     for flow in flows:
         batch = next((batch for batch in batches if batch.has_room(flow, most)), None)
@@ -251,8 +251,8 @@ def _batches(flows: Sequence[_Flow], most: int, cells: Mapping[str, str]) -> lis
 class _Batch:
     """Flows that are sent at the same time.
 
-    They begin at the same position of their recordings. Flows that cross the same link take no more than a share of
-    its rate. cells: of the directions that share a cell; one of them takes part.
+    They begin at the same position of their recordings. Flows that cross the same link have at most a share of its rate
+    in total. cells: cells by the directions that share them; one direction per cell takes part.
     """
 
     def __init__(self, cells: Mapping[str, str]) -> None:
@@ -263,7 +263,7 @@ class _Batch:
         self._crossing: dict[str, int] = {}
 
     def has_room(self, flow: _Flow, most: int) -> bool:
-        """Return whether a flow can be added; `most`: bit/s of all."""
+        """Return whether a flow can be added. most: maximum rate of all flows, bit/s."""
         return (
             flow.begin_ns == self.flows[0].begin_ns
             and self._bit_rate + flow.bit_rate <= most
@@ -276,7 +276,7 @@ class _Batch:
         )
 
     def add(self, flow: _Flow) -> None:
-        """Add a flow; the first has room in any case."""
+        """Add a flow. The first flow always has room."""
         self.flows.append(flow)
         self._bit_rate += flow.bit_rate
         self._users |= {cell: name for name, cell in self._shared(flow)}
@@ -285,12 +285,12 @@ class _Batch:
                 self._crossing[step.name] = self._crossing.get(step.name, 0) + flow.bit_rate
 
     def _shared(self, flow: _Flow) -> Iterator[tuple[str, str]]:
-        """Return the directions of a flow that share a cell, and the cell."""
+        """Return the directions of a flow that share a cell, each with the cell."""
         return ((step.name, self._cells[step.name]) for step in flow.path if step.name in self._cells)
 
 
 def _byte_count(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:
-    """Bytes that a direction carries in a window for a path that is always busy."""
+    """Return the bytes that a direction carries in a window if the path is always busy."""
     if not prediction.depends_on_load(path):
         return prediction.byte_offer(direction, begin_ns, begin_ns + width_ns)
     flood = range(begin_ns, begin_ns + width_ns, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
@@ -299,7 +299,7 @@ def _byte_count(path: list[Direction], direction: Direction, begin_ns: int, widt
 
 
 def _probe(emulator: Emulator, flows: list[_Flow]) -> tuple[Clock, list[dict[str, Any]]]:
-    """Begin the links anew and send all flows at the same time."""
+    """Restart the links and send all flows at the same time."""
     clock = Clock(time.monotonic_ns(), flows[0].begin_ns)
     emulator.restart_links(clock.zero_ns, clock.begin_ns)
     commands = [
@@ -321,7 +321,7 @@ def _without_proof(what: str, unit: str, why: str) -> Proof:
 
 
 def _unsteady(path: list[Direction]) -> str | None:
-    """A path that cannot be proved, or not within the time for it."""
+    """Return why a path cannot be proved, or not in the available time; ``None`` if it can."""
     if (unknown := prediction.find_unknown(path)) is not None:
         return unknown
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
@@ -337,19 +337,19 @@ def _unsteady(path: list[Direction]) -> str | None:
 
 
 def _why_nothing(path: list[Direction]) -> str | None:
-    """Why no datagram need arrive, though the links are as asked."""
+    """Return why no datagram may arrive even though the links are correct; ``None`` if some must."""
     chances = [prediction.chance_of_loss(direction) for direction in path]
     survival = 1.0
     for direction, chance in zip(path, chances, strict=True):
         if chance is None:
             return f"{direction.name} can lose all packets for some time"
         survival *= (1 - chance) * (1 - direction.parameters.corruption)
-    # Once in a thousand million runs is never.
+    # A probability below one in a thousand million runs counts as never.
     return "nearly all packets are lost or damaged" if (1 - survival) ** IDLE_PROBES > 1e-9 else None
 
 
 def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> Iterator[Proof]:
-    """Compare each datagram with its expected arrival; by the path model, random draws may differ for single ones."""
+    """Compare each datagram with its expected arrival. With the path model, random draws may differ per datagram."""
     unsteady = _unsteady(path)
     expected = [] if unsteady else prediction.arrivals(path, flow["sent_ns"], SMALL, clock)
     due = [(sent, *span) for sent, span in zip(flow["sent_ns"], expected, strict=not unsteady) if span is not None]
@@ -370,8 +370,8 @@ def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> 
 
 
 def _delay_proof(path: list[Direction], what: str, asked: float, met: Sequence[tuple[int, int, int, int]]) -> Proof:
-    """Return the proof of a delay. met: of each datagram, when it was sent, when it was due (from, to), and when it
-    came."""
+    """Return the proof of a delay. met: for each datagram, the time when it was sent, the range in which it was due,
+    and the time when it arrived."""
     errors_ns = [min(0, received - low) or max(0, received - high) for _, low, high, received in met]
     error_ns, widest_ns = statistics.median(errors_ns), max(high - low for _, low, high, _ in met)
     measured = asked + error_ns
@@ -380,7 +380,7 @@ def _delay_proof(path: list[Direction], what: str, asked: float, met: Sequence[t
     if prediction.depends_on_load(path):
         note += " compared with the model"
     else:
-        # A turned bit can make one datagram look like another.
+        # A flipped bit can make one datagram look like another.
         early = min(errors_ns) < 0 and not any(step.parameters.corruption for step in path)
         note = "early packets" if early else note
     if widest_ns > MILLISECOND:
@@ -391,7 +391,7 @@ def _delay_proof(path: list[Direction], what: str, asked: float, met: Sequence[t
 
 
 def _rate_proof_by_model(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
-    """Compare the bytes between the first and the last arrival with the model."""
+    """Compare the rate between the first and the last arrival with the model."""
     what = f"{direction.name} rate"
     expected = prediction.arrivals(path, flow["sent_ns"], DATAGRAM, clock)
     due = sorted(span[0] for span in expected if span is not None)
@@ -411,20 +411,20 @@ def _drop_unknown(times: Iterable[int | None]) -> list[int]:
 
 
 def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
-    """Bytes between the first and the last arrival against what the schedule offered between their departures."""
+    """Compare the bytes between the first and the last arrival with the schedule's offer between their departures."""
     if prediction.depends_on_load(path):
         return _rate_proof_by_model(path, direction, flow, clock)
     arrivals = sorted(_drop_unknown(flow["received_ns"]))
     proof = _prove_rate(path, direction, flow, arrivals, clock)
     later = arrivals[round(len(arrivals) * LEFT_OUT) :]
-    # First arrivals that this machine sees late make a slower link seem as fast as asked.
+    # If this machine reports first arrivals late, a slower link seems correct: check again without them.
     return _prove_rate(path, direction, flow, later, clock) if proof.state == "holds" and len(later) > 2 else proof
 
 
 def _prove_rate(
     path: list[Direction], direction: Direction, flow: dict[str, Any], arrivals: Sequence[int], clock: Clock
 ) -> Proof:
-    """Return the proof by these arrivals, in order."""
+    """Return the proof by sorted arrivals."""
     what = f"{direction.name} rate"
     if len(arrivals) < 3:
         why = _why_nothing(path)
@@ -465,14 +465,14 @@ def _prove_rate(
 
 
 def _stall_time(sent_ns: Sequence[int]) -> float:
-    """Return the total time of a sender's pauses beyond its spacing and `STALL_NS`."""
+    """Return the total excess of a sender's pauses over its usual spacing, for excesses above `STALL_NS`."""
     gaps = [after - before for before, after in pairwise(sent_ns)]
     usual = statistics.median(gaps) if gaps else 0
     return sum(gap - usual for gap in gaps if gap - usual > STALL_NS)
 
 
 def _not_filled(path: list[Direction]) -> str | None:
-    """Why what is sent need not fill the bottleneck of the last direction."""
+    """Return why probes may not fill the bottleneck of the last direction; ``None`` if they do."""
     survival = 1.0
     for direction in path:
         chance = prediction.chance_of_loss(direction)
@@ -486,19 +486,19 @@ def _not_filled(path: list[Direction]) -> str | None:
 
 
 def _missing_share(direction: Direction) -> float:
-    """Return the share of packets from a bottleneck that may be missing at the end: lost, damaged, or second copies."""
+    """Return the share of a bottleneck's packets that may not count on arrival: lost, damaged, or duplicated."""
     parameters = direction.parameters
     return (prediction.chance_of_loss(direction) or 0.0) + 2 * parameters.corruption + parameters.duplication
 
 
 def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
-    """Choose where in their recordings to measure the directions of each path and back, far from outages.
+    """Choose positions in recordings at which to measure the directions of each path and back, far from outages.
 
-    All flows of a batch have the same begin. A few paths are measured where the scarcest direction offers
-    the most. Of many, which may begin at different places of their recordings, as many as possible are measured in the
-    same windows, and in those that offer little: then more of them fit into a batch.
+    All flows of a batch begin at the same position. If there are few paths, each is measured where its scarcest
+    direction offers the most. Many paths, which may begin at different positions of their recordings, share steady
+    windows as far as possible. Among these, windows that offer little are preferred: a batch then holds more flows.
     """
-    known: dict[Any, _Look] = {}  # equal traces are read once
+    known: dict[Any, _Look] = {}  # read equal traces once
 
     def look(directions: Sequence[Direction], begin_ns: int) -> _Look:
         each = []
@@ -529,9 +529,9 @@ def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The capacity of directions in a window. scarcest: of the one that offers the least in a quarter of it, compared
-    with its mean; 0 in a gap. is_steady: whether no quarter of any direction offers much less than the others. offered:
-    bytes of all."""
+    """The capacity of directions in a window. scarcest: minimum offer of any quarter, relative to the direction's mean;
+    0 in a gap. is_steady: whether in each direction, no quarter offers much less than the others. offered: total
+    bytes."""
 
     scarcest: float
     is_steady: bool
@@ -541,7 +541,7 @@ class _Look:
 def _look(direction: Direction, begin_ns: int, width_ns: int) -> _Look:
     if begin_ns + width_ns > _end(direction):
         return _Look(0.0, is_steady=False, offered=0)
-    # Four looks into the window: a gap in one of them would leave probes without an opportunity.
+    # Check each quarter: a gap in one would leave probes without an opportunity.
     quarters = [
         prediction.byte_offer(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
         for part in range(4)
@@ -552,7 +552,7 @@ def _look(direction: Direction, begin_ns: int, width_ns: int) -> _Look:
 
 
 def _end(direction: Direction) -> float:
-    """Return the position behind which a trace that is played once has nothing; infinite for all else."""
+    """Return the position at which a trace that is played once ends; infinite for other capacities."""
     if isinstance(direction.capacity, TraceSource) and not direction.playing.looped:
         return direction.capacity.trace.duration_ns - direction.playing.start_ns
     return float("inf")

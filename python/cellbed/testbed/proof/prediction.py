@@ -1,7 +1,7 @@
-"""The expected arrivals of datagrams: the other side of the proof of links.
+"""The expected arrivals of datagrams, which the proof of links compares with measurements.
 
-Arrivals are computed from a link's parameters alone, by formulas; where a value is drawn at random, as a
-span of possible values. Where they depend on earlier packets, the path model computes them.
+Formulas compute arrivals from a link's parameters alone. If a value is drawn at random, the result is a span of
+possible values. If arrivals depend on earlier packets, the path model computes them.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from cellbed.testbed.links.stages import MTU
 from cellbed.testbed.plan import Direction
 
 Span = tuple[int, int]
-"""The least and the most, ns or bytes."""
+"""Minimum and maximum, ns or bytes."""
 
 BYTE = 8 * 10**9
-"""A byte in bit/s · ns."""
+"""A byte in units of bit/s · ns."""
 CUT = 4
-"""Deviations at which normal and Pareto delays are cut."""
+"""Number of standard deviations at which normal and Pareto delays are cut."""
 KNOWN = {
     "delay": ("series", "normal", "pareto", "uniform", "empirical"),
     "capacity": ("series", "token-bucket"),
 }
-"""Kinds of tables with a formula here."""
+"""Kinds of tables with a formula in this module."""
 LEVEL_NS = 20_000_000
-"""A queue that holds what the link carries in this time keeps the link busy while more than enough comes."""
+"""Minimum size of a queue, as time at the link's rate, that keeps the link busy while enough packets arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Clock:
 
 
 def find_unknown(path: Sequence[Direction]) -> str | None:
-    """Return why arrivals cannot be computed: a kind of delay or capacity without a formula here."""
+    """Return why arrivals cannot be computed (a kind of delay or capacity without a formula); ``None`` if they can."""
     for direction in path:
         for what, table in (("delay", direction.parameters.delay), ("capacity", direction.capacity)):
             if isinstance(table, StageTable) and table.kind not in KNOWN[what]:
@@ -66,14 +66,14 @@ def find_unknown(path: Sequence[Direction]) -> str | None:
 
 
 def depends_on_load(path: Sequence[Direction]) -> bool:
-    """Return whether what becomes of a packet on this path depends on the packets before it."""
+    """Return whether the fate of a packet on this path depends on previous packets."""
     return any(isinstance(direction.capacity, Replay | Conditional | Radio) for direction in path)
 
 
 def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
-    """Return when datagrams of `size` bytes that meet an idle path reach its end; ``None`` for one that does not.
+    """Return the arrivals of datagrams of `size` bytes on an idle path; ``None`` for a lost datagram.
 
-    sent_ns: in order; where a path does not depend on the load, each datagram must meet empty queues.
+    sent_ns: in order; if the path does not depend on the load, each datagram must meet empty queues.
     """
     if depends_on_load(path):
         return _model_arrivals(path, sent_ns, size, clock)
@@ -88,9 +88,9 @@ def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock
 
 
 def _model_arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
-    """Return the arrivals of the path model. Packets are lost or delayed by chance as by an emulator that has just
+    """Return the arrivals by the path model. Random losses and delays are those of an emulator that has just
     started."""
-    # Here, because few runs have such links, and loading it takes a tenth of a second.
+    # Imported here: few runs have such links, and the import takes 0.1 s.
     import numpy as np
 
     from cellbed.outcomes import Fate
@@ -102,7 +102,7 @@ def _model_arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int
         model = _core.Direction(json.dumps(direction.stages), changes)
         sizes = np.full(len(times), size, dtype=np.uint32)
         packet, _, _, departed, _, fate, _, _ = model.run((times, sizes, None, None))
-        # The first copy counts.
+        # Only a packet's first copy counts.
         _, first = np.unique(packet, return_index=True)
         rows = first[fate[first] == Fate.DELIVERED]
         rows = rows[np.argsort(departed[rows], kind="stable")]
@@ -126,7 +126,7 @@ def _release_time(direction: Direction, arrival_ns: int, size: int, clock: Clock
             position = _find_position(series, clock.position(arrival_ns) + start_ns, size)
             return clock.time(position - start_ns)
         case StageTable(kind="token-bucket") | Unlimited():
-            # A bucket begins full.
+            # The bucket is full at first.
             return arrival_ns
         case Replay() | Conditional():
             raise ValueError(f"the effect of {direction.name} on a packet depends on earlier packets")
@@ -138,13 +138,13 @@ def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
     delay = direction.parameters.delay
     if isinstance(delay, Series):
         now = _linear(delay.pairs, clock.position(at_ns) + direction.playing.start_ns)
-        # The emulator gets the series from its start, in whole nanoseconds.
+        # The emulator has the series relative to its start, rounded to whole nanoseconds.
         return max(0, now - 1), now + 1
     return delays(delay)
 
 
 def delays(delay: Delay) -> Span:
-    """Return the least and the most that a delay can be, ns."""
+    """Return the minimum and maximum of a delay, ns."""
     match delay:
         case int():
             return delay, delay
@@ -161,7 +161,7 @@ def delays(delay: Delay) -> Span:
 
 
 def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
-    """Bytes that the direction's schedule offers between two positions, without the burst of a token bucket."""
+    """Return the bytes that the direction's schedule offers between two positions, without a token bucket's burst."""
     start_ns = direction.playing.start_ns
     match direction.capacity:
         case TraceSource() as trace:
@@ -180,13 +180,13 @@ def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
 
 
 def burst(direction: Direction) -> int:
-    """Bytes that the direction may pass beyond what its schedule offers."""
+    """Return the bytes that the direction may pass in addition to its schedule's offer."""
     capacity = direction.capacity
     return capacity.burst if isinstance(capacity, StageTable) and capacity.kind == "token-bucket" else 0
 
 
 def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
-    """Why the bottleneck may stand idle between two positions though more than enough is sent; ``None``: it may not."""
+    """Return why the bottleneck may be idle between two positions even if enough is sent; ``None`` if it may not."""
     queue = direction.parameters.queue
     if queue is not None and queue.kind not in ("droptail", "drophead", "codel", "fqcodel", "infinite"):
         return f"its {queue.kind} queue drops packets at random"
@@ -200,7 +200,7 @@ def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
 
 
 def chance_of_loss(direction: Direction) -> float | None:
-    """Probability that a packet is lost; ``None`` where that differs from moment to moment."""
+    """Return the probability that a packet is lost; ``None`` if the probability varies."""
     loss = direction.parameters.loss
     return loss if isinstance(loss, float | int) else None
 
@@ -221,7 +221,7 @@ def _linear(points: Points, position_ns: int) -> int:
 
 
 def _find_position(series: RateSeries, begin_ns: int, size: int) -> int:
-    """Return the position at the end of the next `size` bytes offered from a position on; at most a day later."""
+    """Return the position at which the next `size` bytes have been offered, at most a day after `begin_ns`."""
     low, high = begin_ns, begin_ns + 24 * 3600 * 10**9
     target = series.area(begin_ns) + size * BYTE
     while low < high:
