@@ -13,11 +13,10 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 /// The instants at which a recorded bottleneck could deliver one packet of at most [`MTU`] bytes
 /// (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015, §4).
 ///
-/// Positions are spans since the start of the recording. Played in a loop, a recording starts again at its **last
-/// timestamp**, so that a leading 0 falls together with the end of the loop before.
+/// Positions are spans since the start of the recording. A looped recording starts again at its **last timestamp**: a
+/// leading 0 coincides with the end of the previous loop.
 ///
-/// Repeated timestamps are kept as one entry of 12 bytes with a running count, so that any question takes one binary
-/// search.
+/// Repeated timestamps are one entry of 12 bytes with a running count: each query takes one binary search.
 ///
 /// ```
 /// use cellbed_link::{Duration, Opportunities, Trace};
@@ -47,7 +46,7 @@ pub enum Repeat {
     /// The recording again. Its period is the last timestamp.
     #[default]
     Looped,
-    /// Nothing, ever.
+    /// No more opportunities.
     Once,
 }
 
@@ -103,8 +102,8 @@ impl Trace {
 
     /// Bytes that one pass over the recording can deliver in each bin of `width`, from the start on.
     ///
-    /// The last bin includes the last timestamp, so the bins sum to the whole recording; it is shorter than the others
-    /// where the length is no multiple of `width`. A width of zero gives no bins.
+    /// The last bin includes the last timestamp: the bins sum to the whole recording. The last bin is shorter if the
+    /// length is no multiple of `width`. A width of zero gives no bins.
     pub fn bins(&self, width: Duration) -> impl Iterator<Item = Bytes> + '_ {
         let (width, period) = (width.as_nanos(), self.period());
         let bins = if width == 0 {
@@ -198,7 +197,7 @@ impl std::fmt::Debug for Trace {
     }
 }
 
-/// The longest line in bytes, comments included.
+/// Maximum bytes of a line, comments included.
 const LONGEST_LINE: usize = 4096;
 
 impl Trace {
@@ -230,8 +229,8 @@ impl Trace {
     }
 }
 
-/// Hands the timestamp of each line, in ms and in any order, or why it has none, to `take` with the number of the line:
-/// for traces that are not to be held in memory. `take` can end it with an error.
+/// Passes each line's number and its timestamp in ms, or its error, to `take`. Timestamps may be in any order. This is
+/// for traces that must not be held in memory. `take` can end the reading with an error.
 pub fn each_timestamp<E: From<TraceError>>(
     reader: impl Read,
     mut take: impl FnMut(usize, Result<u32, String>) -> Result<(), E>,
@@ -289,7 +288,7 @@ impl Trace {
     }
 }
 
-/// Any number of so many digits is below 2³²: no check at each digit.
+/// Number of digits that always fit below 2³²: no check at each digit.
 const SAFE_DIGITS: usize = 9;
 
 /// Returns the timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
