@@ -127,7 +127,7 @@ pub(crate) enum Step<P> {
 pub struct Outcome<P> {
     /// The caller's packet.
     pub packet: P,
-    /// Its IP length.
+    /// IP length of the packet.
     pub size: Bytes,
     /// Arrival at the direction.
     pub arrived: Time,

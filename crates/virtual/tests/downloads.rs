@@ -252,7 +252,7 @@ fn newreno_follows_the_square_root_law() {
         let rounds = result.taken().unwrap().as_secs_f64() / 0.04;
         segments as f64 / rounds * (result.repairs as f64 / segments as f64).sqrt()
     };
-    // The law counts neither the round that finds a loss nor the round that repairs it: at most 2 of 1 / (C
+    // The law counts neither the round that finds a loss nor the round of its retransmission: at most 2 of 1 / (C
     // sqrt(p)).
     let (often, seldom) = (measured(0.01, 80_000), measured(0.0025, 320_000));
     for (constant, probability) in [(often, 0.01f64), (seldom, 0.0025)] {

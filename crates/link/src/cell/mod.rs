@@ -11,6 +11,7 @@
 //! * If the turn passes at an instant with recorded opportunities, the next user gets only the share of its
 //!   opportunities at this instant that the previous owner left: small packets of many users do not multiply the
 //!   capacity.
+//! * A partly sent packet stays partly sent.
 //! * At one instant, a slot ends and the next one begins, then packets leave, then others arrive. Opportunities at this
 //!   instant belong to the new slot; bytes that a steady flow has sent by then have left.
 //!

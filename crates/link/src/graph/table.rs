@@ -92,7 +92,7 @@ pub enum TableError {
     /// A table is malformed, or does not fit the others.
     #[error("{place}: {problem}")]
     Table {
-        /// Its place, such as `directions[2] (core.uplink)`.
+        /// Place of the table, such as `directions[2] (core.uplink)`.
         place: String,
         /// Problem and correct value.
         problem: String,

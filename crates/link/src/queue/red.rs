@@ -58,7 +58,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const INCREMENT: f64 = 0.01;
 /// Factor of `max_p` if the average is below the target (β).
 const FACTOR: f64 = 0.9;
-/// Transmission time of a typical packet (`s`) without a mean rate; otherwise, that of one MTU counts.
+/// Transmission time of a typical packet (`s`) without a mean rate; otherwise, one MTU determines it.
 const LEAST_SERVICE: Duration = Duration::from_micros(1);
 
 impl Default for RedConfig {

@@ -105,7 +105,7 @@ impl Wander {
                 std::cmp::Ordering::Greater => low = (middle, value),
             }
         }
-        low.1 // every step is some middle
+        low.1 // every step is the middle of some interval
     }
 }
 

@@ -82,7 +82,7 @@ proptest! {
             let trace = Arc::new(Trace::from_millis(millis).unwrap());
             StageConfig::from(BottleneckConfig::new(Schedule::once(trace)))
         };
-        let end = 10_000; // so that both traces have one
+        let end = 10_000; // so that neither trace is empty
         let left: Vec<u64> = millis.iter().copied().filter(|&at| !is_inside(&outages, ms(at))).collect();
         let [all, left] = [millis, left].map(|millis| once(millis.into_iter().chain([end]).collect()));
         let gated = run(vec![gate(&outages), all.clone()], &packets);

@@ -37,7 +37,7 @@ pub struct Request {
     pub all_flows: bool,
     /// The device's address; default: the end that began the flow.
     pub device: Option<IpAddr>,
-    /// Directions to import; default: those whose packets are large enough to show capacity.
+    /// Directions to import; default: directions with packets large enough to show capacity.
     pub directions: Option<Vec<Part>>,
     /// True for one opportunity per packet of any size, false for one per 1500 bytes.
     pub each_packet: bool,

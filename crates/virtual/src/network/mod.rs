@@ -53,7 +53,7 @@ const PAIR: Ends = Ends::new((0, 0), (1, 0));
 /// let mut downloads = Downloads::new(&[100_000], Tcp::default());
 /// network.run(&mut downloads, Time::ZERO, Time::from_millis(10_000));
 /// let taken = downloads.results()[0].taken().unwrap();
-/// // Four round trips, and what it takes to send the packets of the last one.
+/// // Four round trips, and the transmission time of the last one's packets.
 /// assert!(taken > Duration::from_millis(160) && taken < Duration::from_millis(175));
 /// ```
 #[derive(Clone, Debug)]
