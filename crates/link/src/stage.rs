@@ -151,7 +151,7 @@ macro_rules! stages {
                 }
             }
 
-            /// Returns the mutable state, likewise.
+            /// Returns the mutable state, for rare calls.
             pub(crate) fn behaviour_mut(&mut self) -> &mut (dyn Behaviour<P> + '_) {
                 match self {
                     $(Self::$stage(stage) => {

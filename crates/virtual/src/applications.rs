@@ -33,7 +33,7 @@ pub struct Download {
     pub finished: Option<Time>,
     /// Retransmissions by both ends since the download began; 0 if unfinished.
     pub repairs: u64,
-    /// Timeouts since then, without those in the handshake; 0 if unfinished.
+    /// Timeouts since the download began, without the handshake's; 0 if unfinished.
     pub timeouts: u64,
 }
 

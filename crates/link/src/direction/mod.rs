@@ -146,7 +146,7 @@ impl<P: Clone> Direction<P> {
         self.next = self.next_internal();
     }
 
-    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if not before another packet.
+    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
     ///
     /// The instant is never later than the next delivery. If it is earlier, `poll` returns `None`, and this method a
     /// later instant. A drop may be reported late: by the minimum delay of the stages behind it.

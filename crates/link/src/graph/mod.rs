@@ -242,8 +242,7 @@ impl<P: Clone> Graph<P> {
         self.plan(direction);
     }
 
-    /// Returns the earliest instant at which [`poll`](Self::poll) may have an outcome; `None` if not before another
-    /// packet.
+    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
     pub fn next_event(&self) -> Option<Time> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);

@@ -203,7 +203,7 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// Takes a packet that has waited 20 ms every millisecond, from a backlog that never shrinks. Returns the times of
+    /// Takes every millisecond a packet that has waited 20 ms from a backlog that never shrinks. Returns the times of
     /// drops and of marks, in ns.
     fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
         let mut queue = Managed::<_, Control>::new(config, None, Time::ZERO);

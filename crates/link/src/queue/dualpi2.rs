@@ -181,7 +181,7 @@ impl<P> QueueDiscipline<P> for DualPi2<P> {
 }
 
 impl<P> DualPi2<P> {
-    /// Lines 4b to 8j: marks a packet of L, or returns whether to drop it.
+    /// Lines 4b to 8j: marks a packet of L, or returns true to drop it.
     fn drops_low(&mut self, now: Time, item: &mut Item<P>, spared: bool) -> bool {
         let control = &mut self.control;
         // A single packet is no queue (`Th_len`).
@@ -207,7 +207,7 @@ impl<P> DualPi2<P> {
         false
     }
 
-    /// Lines 11 to 17: marks a packet of C, or returns whether to drop it.
+    /// Lines 11 to 17: marks a packet of C, or returns true to drop it.
     fn drops_classic(&mut self, item: &mut Item<P>) -> bool {
         let control = &mut self.control;
         let classic = control.classic();

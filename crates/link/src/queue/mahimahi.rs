@@ -396,7 +396,7 @@ impl State {
 }
 
 /// The "minimal standard" generator xₙ₊₁ = 16807 xₙ mod 2³¹ − 1 (Park & Miller, "Random number generators: good ones
-/// are hard to find", CACM 31(10), 1988). Mahimahi uses it: it is the default engine of its C++ library.
+/// are hard to find", CACM 31(10), 1988), the default engine of Mahimahi's C++ library.
 #[derive(Clone, Debug)]
 struct MinStd(u64);
 

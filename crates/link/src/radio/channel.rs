@@ -12,7 +12,7 @@ const EFFICIENCY: [f64; 15] = [
 ];
 
 /// Share of the Shannon bound that link adaptation reaches, as in TR 36.942, §A.1. The factor of 0.6 there belongs to
-/// early LTE; with this factor, the highest CQI needs 30 dB.
+/// early LTE; with our factor, the highest CQI needs 30 dB.
 const ATTENUATION: f64 = 0.75;
 
 const SUBCARRIERS: f64 = 12.0;

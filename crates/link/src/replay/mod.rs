@@ -46,7 +46,7 @@ pub struct WorkloadDependentConfig {
     pub offset: Duration,
     /// comp(s).
     pub compensation: Compensation,
-    /// F: time without packets after activity until the link is inactive.
+    /// F: time without packets until the link is inactive.
     pub idle: Duration,
     /// Place at which F is counted.
     pub idle_at: IdleAt,

@@ -231,7 +231,7 @@ proptest! {
 }
 
 proptest! {
-    /// A moving user, alone in each cell, has its link apart from the interruptions.
+    /// A moving user that is alone in each cell has its link, with interruptions.
     #[test]
     fn one_moving_user_has_the_link_with_interruptions(
         stages in any_stages(), packets in any_packets(1), scheduler in any_scheduler(),

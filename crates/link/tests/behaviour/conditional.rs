@@ -19,7 +19,7 @@ fn shift(millis: f64) -> Shift {
     Shift::from_nanos((millis * 1e6) as i64)
 }
 
-/// Packets take 20 ms, at least 10; after 100 ms of idle time 40. Every second one is retransmitted, 8 ms later.
+/// Packets take 20 ms, at least 10; after 100 ms of idle time 40. Half of them are retransmitted, 8 ms later.
 fn delays() -> Delays {
     let state = |idle, more: f64| DelayState {
         idle: ms(idle),

@@ -238,7 +238,7 @@ impl Arrivals {
     }
 }
 
-/// Converter of stamps to times since the first packet that never decrease. A packet is passed on when the next one
+/// Converter of stamps to never decreasing times since the first packet. A packet is passed on when the next one
 /// arrives, so that a single odd stamp can be left out.
 #[derive(Default)]
 struct Clock {

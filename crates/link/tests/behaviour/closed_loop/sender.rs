@@ -129,7 +129,7 @@ impl Sender {
         Some(self.next - 1)
     }
 
-    /// Drops a packet. The sender detects the loss by a later packet, or by a timeout.
+    /// Notes a dropped packet. The sender detects the loss by a later packet or a timeout.
     pub(super) fn dropped(&mut self, now: Time) {
         self.alive -= 1;
         self.listen(now);
