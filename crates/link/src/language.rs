@@ -34,7 +34,7 @@ use crate::time::Duration;
 use crate::trace::{Repeat, Trace, TraceError};
 use crate::units::Bytes;
 
-/// Why a table describes no stage.
+/// Error of a table without a valid stage.
 #[derive(Debug, Error)]
 pub enum LanguageError {
     /// The table is malformed.

@@ -8,9 +8,8 @@ const BUFFER: usize = 1 << 16;
 /// Maximum length of an offending line in an error.
 const EXCERPT: usize = 32;
 
-/// Why the file of a recording was refused. The text states the line and the reason, but not the file: parsers see a
-/// stream.
-/// [`in_file`](Self::in_file) has all three.
+/// Error of a refused recording file. The text has the line and the reason, but not the file, because parsers read a
+/// stream. [`in_file`](Self::in_file) has all three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     line: Option<usize>,

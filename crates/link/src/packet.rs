@@ -157,7 +157,7 @@ pub enum Fate {
     Doubled,
 }
 
-/// Why a packet was dropped.
+/// Reason for a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DropReason {

@@ -121,7 +121,7 @@ impl PacketRecord {
 /// Maximum idle bins of a record: one second, which a killed emulator loses.
 const MOST_BINS: u32 = 100;
 
-/// A capacity without a limit in a record of idle bins.
+/// Mark of an unlimited capacity in a record of idle bins.
 const UNLIMITED: u32 = u32::MAX;
 
 /// The series of all directions, with the unwritten idle bins of each.

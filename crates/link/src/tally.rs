@@ -49,7 +49,7 @@ struct Window {
     most: u64,
 }
 
-/// The account of a direction.
+/// Counters and delay of a direction.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     counters: Counters,

@@ -138,8 +138,8 @@ impl Trace {
             Repeat::Once => self.count_below(position),
             Repeat::Looped if position <= self.period() => self.count_below(position),
             Repeat::Looped => {
-                // Loop c covers the positions from just after c periods up to and including c + 1, and its leading
-                // zeros.
+                // Loop c covers its leading zeros at c periods, and the positions after that up to and including c + 1
+                // periods.
                 let cycle = (position - 1) / self.period();
                 let within = self.count_below(position - cycle * self.period());
                 saturate(u128::from(cycle) * u128::from(self.total()) + u128::from(within))
@@ -147,7 +147,7 @@ impl Trace {
         }
     }
 
-    /// The run (distinct timestamp) that holds an opportunity of one pass; `index` must be below [`Self::total`].
+    /// Returns the run (distinct timestamp) of an opportunity of one pass; `index` must be below [`Self::total`].
     pub(crate) fn run_of(&self, index: u64) -> usize {
         self.cumulative.partition_point(|&count| count <= index)
     }
@@ -203,9 +203,9 @@ const LONGEST_LINE: usize = 4096;
 impl Trace {
     /// Reads a trace from a file, a pipe or memory, in small pieces.
     ///
-    /// One decimal integer a line: milliseconds since the start, never decreasing. A repeated value is several
+    /// Each line is a decimal integer: milliseconds since the start, never decreasing. A repeated value is several
     /// opportunities in that millisecond; 0 is legal. Blank lines, lines that start with `#`, both kinds of line end
-    /// and a missing last one are accepted, anything else is an error that names the line.
+    /// and a missing last one are accepted. Anything else is an error that names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut trace = Self::empty();
         each_timestamp(reader, |number, read| {
@@ -215,8 +215,7 @@ impl Trace {
         trace.finish()
     }
 
-    /// Returns a trace of the given timestamps in ms, under the same rules as a file; an error counts them as its
-    /// lines.
+    /// Returns a trace of the given timestamps in ms, under the same rules as a file; errors count timestamps as lines.
     pub fn from_millis(millis: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
         let mut trace = Self::empty();
         for (index, value) in millis.into_iter().enumerate() {

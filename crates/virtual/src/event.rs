@@ -74,7 +74,7 @@ impl ConnectionId {
     }
 }
 
-/// An event of an application, which acts for all hosts; `at` is the end of the connection, or the host.
+/// An event of an application, which acts for all hosts. `at` is the end of the connection, or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The application begins, or a requested time has come.

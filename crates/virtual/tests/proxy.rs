@@ -132,7 +132,7 @@ fn losses_on_the_radio_link_do_not_slow_mmcptp_down() {
     assert!(share(0.001, Some(Kind::Split)) < 0.8 * with);
 }
 
-/// The proxy holds no more than its buffer: the server waits for its window.
+/// The proxy holds at most its buffer: the server waits for the proxy's window.
 #[test]
 fn the_server_is_slowed_down_by_the_window_of_the_proxy() {
     let mut network = network(0.0, Some(Kind::Mmcptp));

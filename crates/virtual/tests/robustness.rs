@@ -1,4 +1,4 @@
-//! Applications end on any path, and no byte arrives that was not sent.
+//! Applications end on any path, and only sent bytes arrive.
 
 use cellbed_link::*;
 use cellbed_tcp::*;

@@ -252,7 +252,7 @@ impl<P> Bottleneck<P> {
         self.closed.is_some()
     }
 
-    /// Events up to and including `now` must have been taken.
+    /// Accepts a packet; events up to `now` must have been taken.
     #[inline]
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         let idle = self.is_empty();

@@ -80,7 +80,7 @@ impl Visit {
 /// Minimum slot: shorter slots would cost more events than any packet needs.
 pub const LEAST_SLOT: Duration = Duration::from_micros(10);
 
-/// Why directions cannot share a cell.
+/// Error of directions that cannot share a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct CellError(String);

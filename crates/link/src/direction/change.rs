@@ -30,7 +30,7 @@ pub enum InForce {
     Called,
 }
 
-/// Why a change is refused.
+/// Error of a refused change.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ChangeError(String);

@@ -52,7 +52,7 @@ use crate::units::{Bytes, Packets};
 pub struct Direction<P> {
     stages: Vec<Stage<P>>,
     outcomes: VecDeque<Outcome<P>>,
-    /// Second packets that are about to enter a stage.
+    /// Duplicates that are about to enter a stage.
     twins: VecDeque<(usize, Time, Item<P>)>,
     /// The stage with the next event, and its time: read much more often than it changes.
     next: Option<(usize, Time)>,
@@ -76,7 +76,7 @@ pub struct Direction<P> {
     closed: bool,
     /// True if gates drop packets in flight.
     cuts: bool,
-    /// True if it is a user of a cell.
+    /// True if the direction is a user of a cell.
     in_cell: bool,
     /// True if the cell serves another user.
     barred: bool,
@@ -258,7 +258,7 @@ impl<P: Clone> Direction<P> {
         next
     }
 
-    /// Passes a second packet to the given stage, after the first.
+    /// Passes a duplicate to a stage, after the original.
     #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
@@ -365,8 +365,8 @@ impl<P: Clone> Direction<P> {
         });
     }
 
-    /// Returns the earliest departure from a stage. A pending restart or change can alter it for a bottleneck, and a
-    /// gate for packets in flight.
+    /// Returns the earliest departure from a stage. A pending restart or change can alter a bottleneck's departure, and
+    /// a gate the departure of packets in flight.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_delivery();
         let Some(pending) = self.pending.front() else {

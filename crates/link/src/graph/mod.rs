@@ -1,4 +1,4 @@
-//! A graph of directions: packets pass from one to the next, and cells share the time of some.
+//! A graph of directions: packets pass from one to the next; some directions share a cell.
 //!
 //! The emulator (monotonic clock), virtual hosts (an event queue) and the recorder's virtual network drive the same
 //! graph. Each keeps its own packets, and passes a packet that leaves a direction to the [next one](Graph::onward) at
@@ -49,7 +49,7 @@ impl From<Vec<StageConfig>> for DirectionConfig {
     }
 }
 
-/// A direction that joins other vertices.
+/// A move of a direction to other vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Time after every start.
@@ -67,7 +67,7 @@ pub struct GraphConfig {
     pub vertices: usize,
     /// The directions.
     pub directions: Vec<DirectionConfig>,
-    /// The cells, each with the number of the direction of each user: a direction may be in one cell after another.
+    /// The cells, each with the direction numbers of its users. A direction may be in one cell after another.
     pub cells: Vec<(CellConfig, Vec<usize>)>,
 }
 

@@ -27,7 +27,7 @@ pub struct DirectionTable {
     pub from: String,
     /// Name of the vertex it reaches.
     pub to: String,
-    /// Stages that a packet passes, in order: tables as [`language`](crate::language) reads them.
+    /// Stages that a packet passes, in order: tables of the form in [`language`](crate::language).
     pub stages: Vec<Value>,
     /// Changes after every start.
     #[serde(default)]
@@ -86,7 +86,7 @@ fn slot() -> Duration {
     Duration::from_millis(1)
 }
 
-/// Why tables describe no graph.
+/// Error of tables without a valid graph.
 #[derive(Debug, Error)]
 pub enum TableError {
     /// A table is malformed, or does not fit the others.

@@ -166,7 +166,7 @@ impl Ramp {
 /// blocks wait for it, because the radio link control layer delivers in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harq {
-    /// Probability that a block fails at first. The CQI is reported for 0.1 (TS 38.214, §5.2.2.1).
+    /// Probability that a first transmission fails. The CQI is reported for 0.1 (TS 38.214, §5.2.2.1).
     pub first: Probability,
     /// Probability that a retransmission fails; lower, because the receiver combines all copies.
     pub again: Probability,
@@ -197,7 +197,7 @@ pub struct Grant {
 /// Discontinuous reception (TS 38.321, §5.7): after some time without data the device listens only now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// Time without data before it sleeps.
+    /// Time without data before the device sleeps.
     pub after: Duration,
     /// Interval of the wake-ups.
     pub cycle: Duration,

@@ -97,7 +97,7 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// A probability that is written here.
+/// Returns a constant as a probability.
 fn chance(value: f64) -> Probability {
     Probability::new(value).unwrap_or(Probability::NEVER)
 }

@@ -271,7 +271,7 @@ proptest! {
             if handed_over {
                 prop_assert_eq!(pause, Some(at));
             }
-            // What a radio link has sent is decoded later.
+            // A radio link decodes sent bytes later.
             let leaves = user == 0 && end.2 == Fate::Delivered && matches!(stages[0][1], StageConfig::Bottleneck(_));
             let released = end.0.since(Time::ZERO);
             let inside = moves.windows(2).any(|pair| pair[0].until.unwrap() < released && released < pair[1].from);

@@ -24,7 +24,7 @@ const NANOS: i128 = 1_000_000_000;
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// ns since 1970.
+    /// Time stamp, ns since 1970.
     pub stamp_ns: i64,
     pub header: Header,
 }
@@ -33,7 +33,7 @@ pub(super) struct Packet {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub packets: u64,
-    /// IP packets.
+    /// Number of IP packets.
     pub flows: u64,
     pub fragments: u64,
     pub unstamped: u64,
@@ -337,8 +337,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Return whether the data begins with a block of pcapng shorter than the minimum, where the arithmetic of
-    /// `pcap_parser` fails.
+    /// Return whether the data begins with a pcapng block shorter than the minimum, which breaks the arithmetic of
+    /// `pcap_parser`.
     pub(super) fn too_short(self, data: &[u8]) -> bool {
         self.newer
             && self

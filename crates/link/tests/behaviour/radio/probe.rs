@@ -220,7 +220,7 @@ pub struct Effects {
     pub rate: Vec<f64>,
     /// Rate of the second half of trains by [`TRAINS`], as a share of the saturator's.
     pub late: Vec<f64>,
-    /// Completion times of one packet by the rate of the saturator.
+    /// Completion times of trains predicted from one packet and the saturator's rate.
     pub line: Vec<f64>,
     /// Advance of the acknowledgement for 100 bytes over the one for 1400 bytes, ms.
     pub compensation: f64,
@@ -301,7 +301,7 @@ impl Effects {
         }
     }
 
-    /// Return the error of the replay's median round-trip time, too low, as a share of the live one (§3.1).
+    /// Return how much the replay's median round-trip time is too low, as a share of the live one (§3.1).
     pub fn bias(&self) -> f64 {
         1.0 - median(&self.replayed) / median(&self.live)
     }
