@@ -16,9 +16,9 @@ use libloading::Library;
 pub struct Window {
     /// The congestion window, segments.
     pub cwnd: u32,
-    /// Slow start ends at this window, segments.
+    /// Window at which slow start ends, segments.
     pub ssthresh: u32,
-    /// Bytes of data per second; 0: not paced.
+    /// Pacing rate, bytes of data per second; 0: not paced.
     pub pacing_rate: u64,
 }
 
@@ -43,16 +43,16 @@ pub struct Sample {
 
 /// Threshold of slow start before the first loss.
 pub const UNLIMITED: u32 = 0x7fff_ffff;
-/// Largest window, segments.
+/// Maximum window, segments.
 pub const LARGEST: u32 = 1 << 24;
-/// The application had less to send than the window allowed.
+/// Flag: the application had less to send than the window allowed.
 pub const APP_LIMITED: u32 = 1;
-/// The window limits the sender.
+/// Flag: the window limits the sender.
 pub const WINDOW_LIMITED: u32 = 2;
-/// Losses are being repaired.
+/// Flag: losses are being repaired.
 pub const REPAIR: u32 = 4;
 
-/// Most variables that a law shows (`LAW_MOST_SHOWN`).
+/// Maximum number of variables that a law shows (`LAW_MOST_SHOWN`).
 pub const MOST_SHOWN: usize = 4;
 
 /// An event (`enum event`).
@@ -65,7 +65,7 @@ pub enum Event {
     Timeout = 1,
 }
 
-/// A shared object that is no law.
+/// Error of a shared object that is no law.
 #[derive(Debug, thiserror::Error)]
 pub enum LawError {
     /// It cannot be loaded, or lacks a symbol.
@@ -95,10 +95,10 @@ pub struct Law {
 
 static LAWS: Mutex<Vec<&'static Law>> = Mutex::new(Vec::new());
 
-/// Loads the law of a shared object under a name, in place of an earlier one of that name.
+/// Loads the law of a shared object under a name, and replaces a previous law of this name.
 pub fn load(name: &str, path: &Path) -> Result<&'static Law, LawError> {
-    // SAFETY: `host.c` and the law run no code when they are loaded. The symbols have the types that `host.c` gives
-    // them, in the version of the interface that is compared first.
+    // SAFETY: `host.c` and the law run no code when loaded. The symbols have their types from `host.c`, in the version
+    // of the interface that is compared first.
     let law = unsafe {
         let library = Library::new(path)?;
         if **library.get::<*const u32>(c"cellbed_law_interface")? != INTERFACE {
@@ -132,7 +132,7 @@ pub fn find(name: &str) -> Option<&'static Law> {
 }
 
 impl Law {
-    /// Returns the name under which it was loaded.
+    /// Returns the name given to [`load`].
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -191,7 +191,7 @@ impl Connection {
         unsafe { (self.law.event)(self.state.as_mut_ptr().cast(), window, event as u32) };
     }
 
-    /// Returns the variables that the law shows, zero beyond them.
+    /// Returns the variables that the law shows, then zeros.
     pub fn shown(&self) -> [u64; MOST_SHOWN] {
         let mut shown = [0; MOST_SHOWN];
         // SAFETY: as of `new`; a law that shows more variables is not compiled (`shown.h`).

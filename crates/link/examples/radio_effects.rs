@@ -1,4 +1,4 @@
-//! The effects that the radio profiles show beside those that are published.
+//! Effects of the radio profiles beside the published effects.
 //!
 //! `cargo run --release -p cellbed-link --example radio_effects`
 

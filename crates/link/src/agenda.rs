@@ -4,8 +4,8 @@ use crate::time::Time;
 
 /// A binary heap over the next events of places, such as directions, that can change each of them.
 ///
-/// `O(log n)` per change, so that hundreds of links cost hardly more than two. Places with the same time come in
-/// the order of their numbers, which keeps a run reproducible.
+/// `O(log n)` per change: hundreds of links cost hardly more than two. Places with the same time come in the order of
+/// their numbers, which keeps a run reproducible.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     /// Events with their places.
@@ -17,7 +17,7 @@ pub struct Agenda {
 const ABSENT: u32 = u32::MAX;
 
 impl Agenda {
-    /// An agenda for so many places without an event.
+    /// Returns an agenda of this many places, without events.
     pub fn new(places: usize) -> Self {
         Self {
             heap: Vec::with_capacity(places),
@@ -36,12 +36,12 @@ impl Agenda {
         self.place.clear();
     }
 
-    /// The earliest event and its place.
+    /// Returns the earliest event and its place.
     pub fn first(&self) -> Option<(Time, usize)> {
         self.heap.first().map(|&(time, it)| (time, it as usize))
     }
 
-    /// Sets when place `which` has its next event, if it has one.
+    /// Sets the next event of place `which`, if any.
     pub fn set(&mut self, which: usize, time: Option<Time>) {
         let place = self.place[which];
         match (time, place) {
@@ -72,7 +72,7 @@ impl Agenda {
         }
     }
 
-    /// Moves the entry at `place` towards the front to where it belongs.
+    /// Moves the entry at `place` towards the front to its position.
     fn rise(&mut self, mut place: usize) {
         let entry = self.heap[place];
         while place > 0 {
@@ -86,7 +86,7 @@ impl Agenda {
         self.put(place, entry);
     }
 
-    /// Moves the entry at `place` towards the back to where it belongs.
+    /// Moves the entry at `place` towards the back to its position.
     fn sink(&mut self, mut place: usize) {
         let entry = self.heap[place];
         loop {

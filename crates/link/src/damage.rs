@@ -1,4 +1,4 @@
-//! Packets that come twice, and packets that come damaged.
+//! Duplication and corruption of packets.
 
 use crate::schema::JsonSchema;
 use serde::Deserialize;
@@ -56,11 +56,11 @@ impl Damage {
         self.random.hits(self.probability)
     }
 
-    /// The bit of a packet of `size` to turn round, if any.
+    /// Returns the bit of a packet of `size` to flip, if any.
     pub(crate) fn bit(&mut self, size: Bytes) -> Option<u32> {
         let bits = size.0.saturating_mul(8).min(u64::from(u32::MAX));
         let struck = self.strikes() && bits > 0;
-        struck.then(|| self.random.below(bits) as u32) // bits fit
+        struck.then(|| self.random.below(bits) as u32) // the number of bits fits
     }
 }
 

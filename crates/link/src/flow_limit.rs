@@ -46,7 +46,7 @@ fn positive<'de, D: Deserializer<'de>>(rate: D) -> Result<BitRate, D::Error> {
 pub(crate) struct FlowLimit<P> {
     config: FlowLimitConfig,
     buckets: HashMap<u64, Bucket>,
-    /// Number of buckets beyond which full ones are forgotten.
+    /// Number of buckets above which full buckets are removed.
     most: usize,
     line: DelayLine<Item<P>>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct FlowLimit<P> {
 /// The bucket of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// When all that has come would be sent at the limit, in parts of a nanosecond: time × rate, without rounding.
+    /// Time at which all arrivals would be sent at the limit, in parts of a nanosecond: time × rate, unrounded.
     sent: u128,
     /// The latest departure.
     last: Time,
@@ -62,7 +62,7 @@ struct Bucket {
 
 const FEW: usize = 64;
 
-/// The same unit for bytes.
+/// Returns a size in parts, the unit of [`Bucket::sent`].
 fn parts(size: Bytes) -> u128 {
     u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC)
 }
@@ -77,7 +77,7 @@ impl<P> Configured<FlowLimitConfig> for FlowLimit<P> {
         }
     }
 
-    /// Limits otherwise from `now` on. Packets that wait keep their departure, and buckets what they have.
+    /// Changes the limit from `now` on. Waiting packets keep their departure, and buckets their tokens.
     fn change(&mut self, config: &FlowLimitConfig, _: Time, now: Time, _: Duration) {
         let now = u128::from(now.as_nanos());
         let before = now * self.rate();
@@ -94,7 +94,7 @@ impl<P> FlowLimit<P> {
         self.config.rate.0.max(1).into()
     }
 
-    /// Events up to and including `now` must have been taken.
+    /// Accepts a packet; events up to `now` must have been taken.
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) -> Admission<P> {
         let rate = self.rate();
         let present = u128::from(now.as_nanos()) * rate;
@@ -120,7 +120,7 @@ impl<P> FlowLimit<P> {
     }
 }
 
-/// Buckets stay in a restart, as packets do.
+/// Buckets survive a restart, like packets.
 impl<P> Behaviour<P> for FlowLimit<P> {
     fn next_event(&self) -> Option<Time> {
         self.line.next()
@@ -150,8 +150,7 @@ mod tests {
         }
     }
 
-    /// Sends packets of 1500 bytes, (ms, flow) each; returns flow, departure in µs, and whether it came through, in
-    /// order of that time.
+    /// Sends packets of 1500 bytes, (ms, flow) each. Returns flow, departure in µs and whether delivered, by departure.
     fn sent(mut link: Direction<u64>, packets: &[(u64, u64)]) -> Vec<(u64, u64, bool)> {
         for &(at, flow) in packets {
             let tag = Tag {
@@ -206,7 +205,7 @@ mod tests {
         };
         let link = Direction::new(vec![limit(12, 0, 1_000_000).into()], Time::ZERO);
         let link = link.with_changes(vec![faster]).unwrap();
-        // What waits at the change keeps its departure, at 5 ms. What comes then has 4500 bytes before it: 0.4 ms.
+        // Packets waiting at the change depart as before, by 5 ms. The last one has 4500 bytes before it: 0.4 ms.
         let mut packets = vec![(0, 1); 5];
         packets.extend([(2, 1), (6, 1)]);
         let times: Vec<u64> = sent(link, &packets).iter().map(|it| it.1).collect();

@@ -3,29 +3,29 @@
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time, earlier};
 
-/// When a direction is closed: during its outages, and as long as it is `down`.
+/// Closure of a direction: during its outages, and while it is `down`.
 ///
-/// A gate closes the first stage of the direction with a queue, of any kind. Packets that arrive wait in its
-/// queue, within the queue's limits, as they do without coverage. Schedules and recordings continue meanwhile: what
-/// they offer is lost, except that a token bucket fills. Packets that were sent before arrive. Where a direction has no
-/// such stage, packets that meet a closed gate are lost.
+/// A gate closes the direction's first stage with a queue, of any kind. Arriving packets wait in the queue, within its
+/// limits, as without coverage. Schedules and recordings continue meanwhile: their opportunities are lost, except that
+/// a token bucket fills. Packets sent before arrive. In a direction without such a stage, packets that meet a closed
+/// gate are lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GateConfig {
     #[serde(rename = "outages_ns")]
     outages: Vec<(Duration, Duration)>,
-    /// Begins of the outages that empty the queue.
+    /// Begin times of the outages that empty the queue.
     #[serde(rename = "flushes_ns")]
     flushes: Vec<Duration>,
-    /// True if packets on their way are dropped with the queue.
+    /// True if packets in flight are dropped with the queue.
     in_flight: bool,
     /// True if the direction is closed until the next change.
     down: bool,
 }
 
 impl GateConfig {
-    /// A gate with outages: (begin after the start, length). `None` if a length is zero, or if one does not begin after
-    /// the end of the one before.
+    /// Returns a gate with outages: (begin after the start, length). `None` if a length is zero, or if an outage does
+    /// not begin after the previous one's end.
     pub fn new(outages: Vec<(Duration, Duration)>) -> Option<Self> {
         let gate = Self {
             outages,
@@ -34,13 +34,13 @@ impl GateConfig {
         gate.check().ok()
     }
 
-    /// The same gate; what waits at these instants after the start, or is sent in part, is
-    /// [dropped](crate::DropReason::Handover). `None` if one of them is not in an outage.
+    /// Returns the gate; waiting and partly sent packets at these instants after the start are
+    /// [dropped](crate::DropReason::Handover). `None` if an instant is not in an outage.
     pub fn with_flushes(self, flushes: Vec<Duration>) -> Option<Self> {
         Self { flushes, ..self }.check().ok()
     }
 
-    /// The gate, or what is wrong with its times.
+    /// Returns the gate, or the error in its times.
     pub(crate) fn check(self) -> Result<Self, &'static str> {
         let outages = &self.outages;
         let in_order = |pair: &[(Duration, Duration)]| pair[0].0 + pair[0].1 < pair[1].0;
@@ -59,18 +59,18 @@ impl GateConfig {
         }
     }
 
-    /// The same gate; with the queue, packets on their way are dropped: those in the [delays](crate::DelayConfig)
-    /// behind it, as when a radio is lost.
+    /// Returns the gate; with the queue, packets in flight are dropped, in the [delays](crate::DelayConfig) behind the
+    /// queue, as when a radio is lost.
     pub fn with_in_flight(self, in_flight: bool) -> Self {
         Self { in_flight, ..self }
     }
 
-    /// The same gate, closed until the next change or not.
+    /// Returns the gate, closed until the next change or not.
     pub fn with_down(self, down: bool) -> Self {
         Self { down, ..self }
     }
 
-    /// Outages: (begin after the start, length).
+    /// Returns the outages: (begin after the start, length).
     pub fn outages(&self) -> &[(Duration, Duration)] {
         &self.outages
     }
@@ -86,7 +86,7 @@ impl GateConfig {
         self.flushes.iter().any(|&at| zero + at == now)
     }
 
-    /// Return whether packets on their way are dropped at times.
+    /// Return whether packets in flight are dropped at times.
     pub(crate) fn drops_in_flight(&self) -> bool {
         self.in_flight && self.has_flushes()
     }
@@ -96,7 +96,7 @@ impl GateConfig {
         !self.flushes.is_empty()
     }
 
-    /// The next instant after `now` at which an outage begins or ends, or the queue is emptied.
+    /// Returns the next instant after `now` at which an outage begins or ends, or the queue is emptied.
     pub(crate) fn next_edge(&self, zero: Time, now: Time) -> Option<Time> {
         let begun = self.begun(zero, now);
         let end = begun.checked_sub(1).map(|last| self.end(zero, last));

@@ -1,9 +1,9 @@
-//! The serialised form of stages: for each a table with its `kind`, as the emulator's configuration and `cellbed.Link`
-//! have it.
+//! The serialised form of stages: a table with the stage's `kind`, as in the emulator's configuration and
+//! `cellbed.Link`.
 //!
-//! The configurations themselves are deserialised (a `_ns` at the end of a key is for nanoseconds). This module has the
-//! kinds, and the tables that differ from their configuration: those that name files, and radio links, which are a
-//! profile with changes.
+//! The configurations themselves are deserialised (keys in nanoseconds end in `_ns`). This module has the kinds, and
+//! the tables that differ from their configuration: tables that name files, and radio links, which are a profile with
+//! changes.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -34,7 +34,7 @@ use crate::time::Duration;
 use crate::trace::{Repeat, Trace, TraceError};
 use crate::units::Bytes;
 
-/// Why a table describes no stage.
+/// Error of a table without a valid stage.
 #[derive(Debug, Error)]
 pub enum LanguageError {
     /// The table is malformed.
@@ -69,7 +69,7 @@ where
     Open: FnMut(&Path) -> io::Result<File>,
     File: Read,
 {
-    /// A reader that gets the content of files from `open`.
+    /// Returns a reader that gets the content of files from `open`.
     pub fn new(open: Open) -> Self {
         Self {
             open,
@@ -77,7 +77,7 @@ where
         }
     }
 
-    /// The stage of a table.
+    /// Returns the stage of a table.
     pub fn stage(&mut self, mut table: Value) -> Result<StageConfig, LanguageError> {
         let kind = table
             .get("kind")
@@ -166,7 +166,7 @@ where
         Ok(trace)
     }
 
-    /// The content of a file.
+    /// Returns the content of a file.
     fn file<T>(
         &mut self,
         what: &'static str,

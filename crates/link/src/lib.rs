@@ -1,8 +1,8 @@
 //! The path model of cellbed: one direction of a link as a pipeline of pure stages.
 //!
-//! Time goes in with every call; nothing in this crate reads a clock, a socket or a file, starts a thread or draws from
-//! a generator that was not seeded by its configuration. The same stages therefore serve the emulator (monotonic
-//! clock), the simulator (an event queue) and the tests (numbers), in the manner of `smoltcp` and `quinn-proto`.
+//! Every call passes the time. Nothing in this crate reads a clock, a socket or a file, starts a thread or draws from a
+//! generator that its configuration did not seed. The same stages therefore serve the emulator (monotonic clock), the
+//! simulator (an event queue) and the tests (numbers), in the manner of `smoltcp` and `quinn-proto`.
 //!
 //! ```
 //! use std::sync::Arc;

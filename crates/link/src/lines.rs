@@ -3,14 +3,13 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const BUFFER: usize = 1 << 16;
 /// Maximum length of an offending line in an error.
 const EXCERPT: usize = 32;
 
-/// Why the file of a recording was refused. The text states the line and the reason, but not the file: parsers see a
-/// stream.
-/// [`in_file`](Self::in_file) has all three.
+/// Error of a refused recording file. The text has the line and the reason, but not the file, because parsers read a
+/// stream. [`in_file`](Self::in_file) has all three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     line: Option<usize>,
@@ -39,7 +38,7 @@ impl TraceError {
         self.line
     }
 
-    /// Returns the error as compilers print theirs: `FILE:LINE: reason`, or `FILE: reason` for one of the whole file.
+    /// Returns the error in the form of compilers: `FILE:LINE: reason`, or `FILE: reason` for the whole file.
     pub fn in_file(&self, file: impl fmt::Display) -> String {
         match self.line {
             Some(line) => format!("{file}:{line}: {}", self.reason),
@@ -59,8 +58,8 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// Hands every line to `take` with its number, from 1, without its line feed and a carriage return before that. A file
-/// without line ends is refused after `longest` bytes.
+/// Passes every line to `take` with its number, from 1, without its line end (LF or CR LF). A file without line ends is
+/// refused after `longest` bytes.
 pub fn each_line<E: From<TraceError>>(
     reader: impl Read,
     longest: usize,

@@ -90,7 +90,7 @@ impl LossConfig {
     }
 }
 
-/// The minimum length of a spell, so that time advances.
+/// Minimum length of a spell, so that time advances.
 const LEAST: Duration = Duration::from_nanos(1000);
 
 /// The stage: draws for each packet, in order of arrival.
@@ -121,7 +121,7 @@ impl Configured<LossConfig> for Loss {
         loss
     }
 
-    /// Loses packets in another way from now on; the generator keeps its state.
+    /// Changes the loss of later packets; the generator keeps its state.
     fn change(&mut self, config: &LossConfig, zero: Time, _: Time, offset: Duration) {
         if *config != self.config {
             let random = self.random.clone();
@@ -207,13 +207,13 @@ impl Loss {
             return;
         };
         if !exponential {
-            // where in the cycle: no need to walk there
+            // position in the cycle, without stepping
             let (on, cycle) = (on.as_nanos(), (on + off).as_nanos());
             self.bad = now >= self.zero && now.since(self.zero).as_nanos() % cycle.max(1) >= on;
             return;
         }
-        // After a time without packets that is longer than a hundred thousand spells the process has forgotten where it
-        // was: the state is drawn anew by the shares of the two.
+        // After a pause longer than a hundred thousand spells the process is independent of its old state: the state is
+        // drawn again by the shares of both states.
         let [on, off] = [on, off].map(|mean| mean.max(LEAST).as_secs_f64());
         if now.since(self.until).as_secs_f64() > 50_000.0 * (on + off) {
             self.bad = self.random.unit() * (on + off) >= on;
@@ -236,14 +236,14 @@ pub struct LossSeries {
 }
 
 impl LossSeries {
-    /// The series of `steps`, each (time since the start, probability from there on); before the first nothing is lost.
-    /// `None` if there are none or their times do not increase.
+    /// Returns the series of `steps`, each (time since the start, probability from then on); no loss before the first
+    /// step. `None` without steps, or if their times do not increase.
     pub fn new(steps: Vec<(Duration, Probability)>) -> Option<Self> {
         let increasing = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
         (increasing && !steps.is_empty()).then_some(Self { steps })
     }
 
-    /// The probability at a position of the series.
+    /// Returns the probability at a position of the series.
     pub fn at(&self, position: Duration) -> Probability {
         let next = self.steps.partition_point(|&(time, _)| time <= position);
         next.checked_sub(1)
@@ -280,7 +280,7 @@ mod tests {
         assert!(!losses(1.0, 1, 10_000).contains(&false));
     }
 
-    /// The fate of packets that come a millisecond apart.
+    /// Returns whether packets, a millisecond apart, are lost.
     fn strikes(config: LossConfig, packets: usize) -> Vec<bool> {
         let mut loss = Loss::new(&config, Time::ZERO);
         (0..packets as u64)

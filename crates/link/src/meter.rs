@@ -13,16 +13,16 @@ pub const BIN_WIDTH: Duration = Duration::from_millis(10);
 
 /// One bin: the events from `start` up to but excluding `end`.
 ///
-/// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, but for the two beside a restart, which is where
-/// the grid is laid anew. Capacity, use and queue belong to the direction's first bottleneck; arrivals and drops
-/// to the whole direction.
+/// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, except the two next to a restart, where a new grid
+/// begins. Capacity, use and queue belong to the direction's first bottleneck; arrivals and drops to the whole
+/// direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// First instant of the bin.
     pub start: Time,
     /// First instant after the bin.
     pub end: Time,
-    /// Capacity of the schedule, used or not; `None` where there is no limit.
+    /// Capacity of the schedule, used or not; `None` without a limit.
     pub capacity: Option<Bytes>,
     /// Packets that left the bottleneck, counted whole in the bin of their last byte.
     pub used: Bytes,
@@ -30,7 +30,7 @@ pub struct Bin {
     pub arrived: Bytes,
     /// The queue at the end of the bin, the packet in service included.
     pub queue: QueueLevel,
-    /// The most bytes in the queue.
+    /// Maximum bytes in the queue.
     pub peak: Bytes,
     /// Packets that a queue dropped, because it was full or to signal congestion.
     pub queue_full: Packets,
@@ -38,7 +38,7 @@ pub struct Bin {
     pub lost: Packets,
 }
 
-/// Counts events into bins. Only bins with events take memory; those between are made up when they are asked for.
+/// Counts events into bins. Only bins with events take memory; other bins are made on request.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     grids: VecDeque<Grid>,
@@ -57,7 +57,7 @@ struct Grid {
     end: Option<Time>,
     /// Origin of the bin edges.
     zero: Time,
-    /// Capacities, each with the instant of its beginning, the first one from the beginning.
+    /// Capacities, each with its first instant; the first one holds from the beginning.
     offers: VecDeque<(Time, Offer)>,
     eventful: VecDeque<Bin>,
 }
@@ -71,7 +71,7 @@ impl Meter {
         }
     }
 
-    /// Lays the bins anew from `now` on, aligned to `zero`.
+    /// Begins a new grid at `now`, aligned to `zero`.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offer: Offer) {
         if let Some(last) = self.grids.back_mut() {
             last.close(now);
@@ -79,7 +79,7 @@ impl Meter {
         self.grids.push_back(Grid::new(now, zero, offer));
     }
 
-    /// The schedule offers something else from `from` on, which is not before now.
+    /// Changes the capacity from `from` on, which is not before now.
     pub(crate) fn offered(&mut self, from: Time, offer: Offer) {
         let last = self.grids.len() - 1; // there is always one
         self.grids[last].offered(from, offer);
@@ -112,7 +112,7 @@ impl Meter {
         count.0 += 1;
     }
 
-    /// The next bin that ended at or before `now`, once all events before `now` have been counted.
+    /// Returns the next bin that ended by `now`, after all events before `now` have been counted.
     pub(crate) fn next_bin(&mut self, now: Time) -> Option<Bin> {
         loop {
             let grid = self.grids.front_mut()?;
@@ -127,7 +127,7 @@ impl Meter {
         }
     }
 
-    /// The bin that holds `now`. Events come in order of time.
+    /// Returns the bin that contains `now`. Events come in order of time.
     fn bin(&mut self, now: Time) -> &mut Bin {
         let level = self.level;
         let last = self.grids.len() - 1; // there is always one
@@ -153,7 +153,7 @@ impl Grid {
         self.offers.push_back((from, offer));
     }
 
-    /// Return the capacity in a bin. Those before have been asked for.
+    /// Return the capacity in a bin; calls are in order of bins.
     fn capacity(&mut self, from: Time, to: Time) -> Option<Bytes> {
         while self.offers.get(1).is_some_and(|(start, _)| *start <= from) {
             self.offers.pop_front();
@@ -173,11 +173,11 @@ impl Grid {
         self.end = Some(end);
     }
 
-    /// The edge after `at`.
+    /// Returns the edge after `at`.
     fn edge_after(&self, at: Time) -> Time {
         let width = BIN_WIDTH.as_nanos();
         let phase = Duration::from_nanos(self.zero.as_nanos() % width);
-        // Before the first edge there is a part of a bin.
+        // The bin before the first edge is partial.
         match at.as_nanos().checked_sub(phase.as_nanos()) {
             Some(since) => Time::from_nanos(since - since % width) + phase + BIN_WIDTH,
             None => Time::ZERO + phase,
@@ -216,7 +216,7 @@ impl Grid {
 }
 
 impl Bin {
-    /// A bin without packets.
+    /// Returns a bin without packets.
     fn quiet(start: Time, end: Time, level: QueueLevel) -> Self {
         Self {
             start,

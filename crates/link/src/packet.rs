@@ -1,12 +1,11 @@
-//! A packet on its way, and what a queue may know of it beside its size: its flow and its ECN field.
+//! A packet in transit, and the fields that a queue may use besides its size: flow and ECN.
 
 use std::num::NonZero;
 
 use crate::time::Time;
 use crate::units::Bytes;
 
-/// The fields of a packet's header that stages use. The default is a packet of the one nameless flow whose
-/// transport does not know ECN.
+/// The fields of a packet's header that stages use. The default is a single unnamed flow without ECN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tag {
     /// Key of the packet's flow, such as a hash of addresses, protocol and ports: equal for the packets of a flow.
@@ -15,7 +14,7 @@ pub struct Tag {
     pub ecn: Ecn,
 }
 
-/// The ECN field of the IP header (RFC 3168 §5; RFC 9331 for what ECT(1) means).
+/// The ECN field of the IP header (RFC 3168 §5; RFC 9331 for ECT(1)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Ecn {
@@ -26,12 +25,12 @@ pub enum Ecn {
     Ect1 = 0b01,
     /// ECN-capable, with the classic response.
     Ect0 = 0b10,
-    /// Congestion experienced: a queue before has marked the packet.
+    /// Congestion experienced: a previous queue has marked the packet.
     Ce = 0b11,
 }
 
 impl Ecn {
-    /// The field in the two lowest bits of the IPv4 type of service or IPv6 traffic class.
+    /// Returns the field in the two lowest bits of the IPv4 type of service or IPv6 traffic class.
     pub const fn of_traffic_class(octet: u8) -> Self {
         match octet & 0b11 {
             0b01 => Self::Ect1,
@@ -52,7 +51,7 @@ impl Ecn {
     }
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Item<P> {
@@ -60,10 +59,10 @@ pub(crate) struct Item<P> {
     pub(crate) size: Bytes,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
-    /// When it reached the queue that it is in.
+    /// Time at which it reached its present queue.
     pub(crate) entered: Time,
     pub(crate) flow: u64,
-    // The niche of an optional item is in this byte, so that the fields before it are moved in whole words.
+    // The niche of an optional item is in this byte, so that the previous fields are moved in whole words.
     pub(crate) marked: bool,
     pub(crate) ecn: Ecn,
     pub(crate) corrupt: Option<NonZero<u32>>,
@@ -84,7 +83,7 @@ impl<P> Item<P> {
         }
     }
 
-    /// The same packet with fields of its header.
+    /// Returns the packet with fields of its header.
     pub(crate) fn tagged(self, tag: Tag) -> Self {
         Self {
             flow: tag.flow,
@@ -93,18 +92,18 @@ impl<P> Item<P> {
         }
     }
 
-    /// The bit that was turned round.
+    /// Returns the flipped bit.
     pub(crate) fn corrupt_bit(&self) -> Option<u32> {
         self.corrupt.map(|next| next.get() - 1)
     }
 
-    /// Turns a bit round.
+    /// Flips a bit.
     pub(crate) fn corrupt(&mut self, bit: u32) {
         self.corrupt = NonZero::new(bit.saturating_add(1));
     }
 
-    /// Marks the packet as having met congestion. Returns whether its transport allows that; one that is marked already
-    /// stays so.
+    /// Marks the packet: congestion experienced. Returns whether its transport allows marks. Marked packets stay
+    /// marked.
     pub(crate) fn mark(&mut self) -> bool {
         let capable = self.ecn.is_capable();
         if capable {
@@ -119,7 +118,7 @@ impl<P> Item<P> {
 pub(crate) enum Step<P> {
     /// A packet leaves the stage.
     Left(Item<P>),
-    /// Something happened within.
+    /// An event within the stage.
     Within,
 }
 
@@ -128,21 +127,21 @@ pub(crate) enum Step<P> {
 pub struct Outcome<P> {
     /// The caller's packet.
     pub packet: P,
-    /// Its IP length.
+    /// IP length of the packet.
     pub size: Bytes,
-    /// When it reached the direction.
+    /// Arrival at the direction.
     pub arrived: Time,
-    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none. A link that depends on
-    /// its load delays packets before they queue: there it is as much earlier as that delay, as if the delay came after
-    /// the queue, so that `released` − `arrived` is queueing and service for every link.
+    /// Time at which its last byte left the last bottleneck on its way; `arrived` without a bottleneck. A link that
+    /// depends on its load delays packets before they queue. There the time is earlier by this delay, as if the delay
+    /// came after the queue: `released` − `arrived` is queueing and service for every link.
     pub released: Time,
-    /// When it left the direction, was dropped or doubled.
+    /// Time at which it left the direction, was dropped or duplicated.
     pub departed: Time,
     /// Fate of the packet.
     pub fate: Fate,
     /// True if a queue has marked it: the caller sets the ECN field of the header to CE and updates the checksum.
     pub marked: bool,
-    /// The bit that the line has turned round, counted from the first of the IP header; less than 8 · size.
+    /// The flipped bit, counted from the first bit of the IP header; less than 8 · size.
     pub corrupt_bit: Option<u32>,
 }
 
@@ -151,24 +150,24 @@ pub struct Outcome<P> {
 pub enum Fate {
     /// It reached the far end.
     Delivered,
-    /// It did not.
+    /// It was dropped.
     Dropped(DropReason),
-    /// It has not ended: a second one like it is on its way from here on. The caller will see its packet once more than
-    /// it would have. Comes before the outcomes of either.
+    /// It was duplicated, and has not ended: the caller will see the packet once more. This outcome comes before the
+    /// outcomes of both copies.
     Doubled,
 }
 
-/// Why a packet was dropped.
+/// Reason for a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DropReason {
     /// The bottleneck queue had no room.
     QueueFull = 1,
-    /// A loss stage took it.
+    /// A loss stage dropped it.
     Loss = 2,
     /// The queue's active management dropped it, to signal congestion to the sender.
     Congestion = 3,
-    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover;
-    /// or it was [in flight](crate::GateConfig::with_in_flight).
+    /// It waited at the beginning of an outage that [empties](crate::GateConfig::with_flushes) the queue, as at a
+    /// handover; or it was [in flight](crate::GateConfig::with_in_flight).
     Handover = 4,
 }

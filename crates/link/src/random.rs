@@ -16,7 +16,7 @@ impl Probability {
     /// Probability of a certain event.
     pub const ALWAYS: Self = Self(1.0);
 
-    /// The probability, or `None` if `value` is not a number from 0 to 1.
+    /// Returns the probability, or `None` if `value` is not a number from 0 to 1.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
@@ -42,8 +42,8 @@ pub struct Seed(pub u64);
 /// A generator of uniform 64-bit numbers: PCG XSL RR 128/64 (O'Neill, "PCG: A Family of Simple Fast Space-Efficient
 /// Statistically Good Algorithms for Random Number Generation", HMC-CS-2014-0905, §6.3).
 ///
-/// The state is set from the seed directly rather than through a seeding routine that a later release of the library
-/// might change, and a test pins the stream.
+/// The seed sets the state directly, because a later release of the library might change its seeding routine. A test
+/// pins the stream.
 #[derive(Clone, Debug)]
 pub struct Random(Pcg64);
 
@@ -51,13 +51,13 @@ impl Random {
     /// The stream of a seed.
     pub fn new(seed: Seed) -> Self {
         let mut generator = Pcg64::new(u128::from(seed.0), 0);
-        generator.next_u64(); // the first output of neighbouring seeds is alike: the state has been stirred only once
+        generator.next_u64(); // first outputs of neighbouring seeds are similar, because the state was mixed only once
         Self(generator)
     }
 
-    /// Any 64 bits.
+    /// Returns 64 random bits.
     #[inline]
-    #[allow(clippy::should_implement_trait)] // a stream without end is no iterator to collect
+    #[allow(clippy::should_implement_trait)] // an endless stream is no iterator to collect
     pub fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -70,13 +70,13 @@ impl Random {
         probability >= 1.0 || draw < (probability * 2f64.powi(64)) as u64
     }
 
-    /// A number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
+    /// Returns a number in [0, 1), a multiple of 2⁻⁵³.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// A whole number below `bound`, which is not zero; uniform but for 2⁻⁶⁴ · bound.
+    /// Returns a whole number below `bound`, which is not zero; uniform within 2⁻⁶⁴ · bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64 // less than bound
     }
@@ -90,7 +90,7 @@ mod tests {
     fn the_stream_of_a_seed_never_changes() {
         let mut random = Random::new(Seed(1));
         let numbers: Vec<u64> = (0..4).map(|_| random.next()).collect();
-        // as a second implementation of the paper's algorithm computes them
+        // as computed by a second implementation of the paper's algorithm
         assert_eq!(
             numbers,
             [

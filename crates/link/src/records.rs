@@ -8,7 +8,7 @@ use crate::units::{Bytes, Packets};
 /// Bytes of a record in any of the files.
 pub const RECORD_BYTES: usize = 64;
 
-/// Capacities in a record of idle bins; the last of them holds for the bins that follow, too.
+/// Number of capacities in a record of idle bins; the last one also holds for all later bins.
 const CAPACITIES: usize = 12;
 
 /// Beginning of the packet log.
@@ -28,7 +28,7 @@ pub struct PacketRecord {
     pub released: Time,
     /// Modelled departure; time of the drop for a packet that was dropped.
     pub departed: Time,
-    /// Time at which the emulator passed it on.
+    /// Time at which the emulator forwarded it.
     pub observed: Time,
     /// Index of the direction.
     pub direction: u16,
@@ -46,13 +46,13 @@ pub struct PacketRecord {
     pub tcp_sequence: u32,
     /// Bytes of payload.
     pub payload: u32,
-    /// Index of the vertex that sent it.
+    /// Index of the sending vertex.
     pub source_vertex: u16,
-    /// Index of the vertex that it goes to.
+    /// Index of the destination vertex.
     pub destination_vertex: u16,
 }
 
-/// Set in the direction of a record that stands for several idle bins.
+/// Flag in the direction of a record of several idle bins.
 const IDLE: u32 = 1 << 31;
 
 /// The fields of a record, one after the other.
@@ -88,7 +88,7 @@ impl Layout {
         )
     }
 
-    /// The complete record.
+    /// Returns the complete record.
     pub fn done(self) -> [u8; RECORD_BYTES] {
         debug_assert_eq!(self.at, RECORD_BYTES);
         self.bytes
@@ -96,7 +96,7 @@ impl Layout {
 }
 
 impl PacketRecord {
-    /// The record as it stands in the file.
+    /// Returns the record's bytes in the file.
     pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
         Layout::default()
             .field(self.packet.to_le_bytes())
@@ -118,18 +118,18 @@ impl PacketRecord {
     }
 }
 
-/// Idle bins of a record at most: one second, which a killed emulator loses.
+/// Maximum idle bins of a record: one second, which a killed emulator loses.
 const MOST_BINS: u32 = 100;
 
-/// A capacity without a limit in a record of idle bins.
+/// Mark of an unlimited capacity in a record of idle bins.
 const UNLIMITED: u32 = u32::MAX;
 
-/// The series of all directions: of each, the idle bins that are not written.
+/// The series of all directions, with the unwritten idle bins of each.
 #[derive(Debug)]
 pub struct Series(Vec<Option<Idle>>);
 
 impl Series {
-    /// Series of so many directions.
+    /// Returns the series of this many directions.
     pub fn new(directions: usize) -> Self {
         Self(vec![None; directions])
     }
@@ -152,7 +152,7 @@ impl Series {
         }
     }
 
-    /// Writes the idle bins that are left.
+    /// Writes the remaining idle bins.
     pub fn finish(self, mut write: impl FnMut([u8; RECORD_BYTES])) {
         for (direction, idle) in self.0.iter().enumerate() {
             if let Some(idle) = idle {
@@ -162,8 +162,8 @@ impl Series {
     }
 }
 
-/// A bin of a direction: its start, the direction, the queue at its end and its peak, the capacity (the largest number
-/// for no limit), bytes that left the bottleneck and that arrived, and packets dropped by the queue and lost.
+/// Returns the record of a bin: its start, the direction, the queue at its end and its peak, the capacity (maximum
+/// number: unlimited), bytes that left the bottleneck and that arrived, and packets dropped by the queue and lost.
 fn record(direction: usize, bin: &Bin) -> [u8; RECORD_BYTES] {
     let capacity = bin.capacity.map_or(u64::MAX, |bytes| bytes.0);
     Layout::default()
@@ -180,7 +180,7 @@ fn record(direction: usize, bin: &Bin) -> [u8; RECORD_BYTES] {
         .done()
 }
 
-/// Capacity of a whole bin without any packet; `None` for any other.
+/// Returns the capacity of a whole bin without packets; `None` for other bins.
 fn idle_capacity(bin: &Bin) -> Option<u32> {
     let idle = bin.end == bin.start + BIN_WIDTH
         && (bin.used, bin.arrived, bin.peak) == (Bytes(0), Bytes(0), Bytes(0))
@@ -226,8 +226,8 @@ impl Idle {
         true
     }
 
-    /// When the bins begin, how many they are, and the bytes that the schedule offered in each: the last holds for
-    /// the rest, and the largest number is for no limit.
+    /// Returns the record: start and number of the bins, and the bytes offered in each. The last capacity holds for the
+    /// remaining bins; the maximum number means unlimited.
     fn record(&self, direction: usize) -> [u8; RECORD_BYTES] {
         let head = Layout::default()
             .time(self.start)
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Of each record of these bins of one direction: its first bin, how many it has, and their capacities.
+    /// Returns, for each record of these bins of one direction, its first bin, number of bins and capacities.
     fn written(bins: impl IntoIterator<Item = Bin>) -> Vec<(u64, u32, Vec<u32>)> {
         let mut records = Vec::new();
         let mut series = Series::new(1);

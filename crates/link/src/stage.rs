@@ -32,14 +32,14 @@ pub(crate) trait Behaviour<P> {
     /// Events before `now` must have been taken.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {}
 
-    /// Closes or opens the stage where packets queue, as of `now`: nothing is sent while it is closed by a gate, or
-    /// barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of its capacity
-    /// at `now` is left.
+    /// Closes or opens the stage where packets queue, as of `now`. It sends nothing while a gate closes it, or while it
+    /// is barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of its
+    /// capacity at `now` is left.
     ///
     /// Events before `now` must have been taken.
     fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {}
 
-    /// Drops what waits for its turn, or is sent in part, while the stage is closed.
+    /// Drops the waiting packets and the partly sent one, while the stage is closed.
     fn flush(&mut self) {}
 
     /// Return whether bytes leave in a steady flow, not at instants.
@@ -47,7 +47,7 @@ pub(crate) trait Behaviour<P> {
         false
     }
 
-    /// Return the earliest time for sending the packets that wait.
+    /// Return the earliest time at which waiting packets can be sent.
     fn ready(&self) -> Time {
         Time::ZERO
     }
@@ -57,7 +57,7 @@ pub(crate) trait Behaviour<P> {
         self.next_event()
     }
 
-    /// Return the share of the capacity at `now` that was not used.
+    /// Return the unused share of the capacity at `now`.
     fn left(&self, now: Time) -> Share {
         Share::WHOLE
     }
@@ -67,7 +67,7 @@ pub(crate) trait Behaviour<P> {
         0.0
     }
 
-    /// Return the time of the next event in the stage: mostly, a packet leaves.
+    /// Return the time of the next event in the stage, mostly a departure.
     fn next_event(&self) -> Option<Time> {
         None
     }
@@ -87,7 +87,7 @@ pub(crate) trait Behaviour<P> {
         None
     }
 
-    /// Return the packets that a queue has dropped and that were not taken yet.
+    /// Return the dropped packets of a queue that were not taken yet.
     fn dropped(&mut self) -> Option<&mut Dropped<P>> {
         None
     }
@@ -135,13 +135,13 @@ macro_rules! stages {
                     $((Self::$stage(stage), StageConfig::$stage(config)) => {
                         <$state as Configured<$config>>::change(stage, config, zero, now, offset);
                     })*
-                    _ => {} // another kind was refused before
+                    _ => {} // other kinds were refused before
                 }
             }
         }
 
         impl<P> Stage<P> {
-            /// Returns the state, for calls that are seldom.
+            /// Returns the state, for rare calls.
             pub(crate) fn behaviour(&self) -> &(dyn Behaviour<P> + '_) {
                 match self {
                     $(Self::$stage(stage) => {
@@ -151,7 +151,7 @@ macro_rules! stages {
                 }
             }
 
-            /// Returns the same, to change it.
+            /// Returns the mutable state, for rare calls.
             pub(crate) fn behaviour_mut(&mut self) -> &mut (dyn Behaviour<P> + '_) {
                 match self {
                     $(Self::$stage(stage) => {
@@ -191,13 +191,13 @@ stages! { $
     WorkloadDependent(Box<WorkloadDependentConfig>) => Box<WorkloadDependent<P>>;
     /// Packets cross a radio access network.
     Radio(Box<RadioConfig>) => Box<Radio<P>>;
-    /// Packets are served as packets in the same situation were in a recording.
+    /// Packets are served like packets in the same situation in a recording.
     Conditional(Box<ConditionalConfig>) => Box<Conditional<P>>;
     /// Each flow has a rate limit.
     FlowLimit(Plain<FlowLimitConfig>) => Box<FlowLimit<P>>;
     /// Packets are lost.
     Loss(Plain<LossConfig>) => Plain<Loss>;
-    /// The stage where packets queue is closed at times.
+    /// The queueing stage is closed at times.
     Gate(Plain<GateConfig>) => Plain<GateConfig>;
     /// Packets are duplicated.
     Duplication(Plain<DuplicationConfig>) => Plain<Damage>;
@@ -223,7 +223,7 @@ impl StageConfig {
         queue!(self)
     }
 
-    /// Return the same, to change it.
+    /// Return the mutable discipline.
     pub fn queue_mut(&mut self) -> Option<&mut Discipline> {
         queue!(self, mut)
     }

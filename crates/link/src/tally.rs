@@ -3,7 +3,7 @@
 use crate::packet::{DropReason, Fate, Outcome};
 use crate::time::{Duration, Time};
 
-/// Over how long the delay is averaged.
+/// Time over which the delay is averaged.
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// Maximum age of a window.
@@ -12,32 +12,32 @@ const FRESH: Duration = Duration::from_millis(1000);
 /// Counters of a direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    /// Packets that left it, second ones included.
+    /// Packets that left the direction, duplicates included.
     pub delivered: u64,
-    /// Their IP lengths together.
+    /// Total of their IP lengths.
     pub delivered_bytes: u64,
-    /// Packets that found its queue full.
+    /// Packets that found a queue full.
     pub queue_full: u64,
-    /// Packets that its queue dropped to signal congestion.
+    /// Packets that a queue dropped to signal congestion.
     pub congestion: u64,
-    /// Packets that it lost.
+    /// Packets lost.
     pub lost: u64,
-    /// Packets that waited at a handover that drops them.
+    /// Packets dropped at a handover.
     pub handover: u64,
-    /// Packets that left it with a mark of one of its queues.
+    /// Packets that left with a mark of a queue here.
     pub marked: u64,
-    /// Packets that it doubled.
+    /// Packets duplicated.
     pub doubled: u64,
-    /// Packets that left it damaged.
+    /// Packets that left damaged.
     pub corrupted: u64,
 }
 
 /// Delay of packets from their arrival at the direction to their departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// On average.
+    /// Mean delay.
     pub mean: Duration,
-    /// At most.
+    /// Maximum delay.
     pub most: Duration,
 }
 
@@ -49,7 +49,7 @@ struct Window {
     most: u64,
 }
 
-/// The account of a direction.
+/// Counters and delay of a direction.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     counters: Counters,
@@ -58,7 +58,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts what has come out of the direction.
+    /// Counts an outcome of the direction.
     #[inline]
     pub fn count<P>(&mut self, outcome: &Outcome<P>) {
         let it = &mut self.counters;
@@ -92,13 +92,13 @@ impl Tally {
         self.current.most = self.current.most.max(took.as_nanos());
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The delay over the last 100 ms that began with a packet and are over; over what there is of them where none
-    /// ended within the last second. `None` if no packet left in that time.
+    /// Returns the delay over the last complete window of 100 ms, which begins with a packet, or over the current one
+    /// if none ended within the last second. `None` if no packet left in that time.
     pub fn delay(&self, now: Time) -> Option<Delay> {
         let fresh = |window: &Window| window.packets > 0 && now < window.end + FRESH;
         let current_first = now >= self.current.end || !fresh(&self.last);

@@ -45,14 +45,14 @@ impl Time {
         self.0
     }
 
-    /// The span since `earlier`, or zero if that lies in the future.
+    /// The span since `earlier`, or zero if `earlier` lies in the future.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// A span of zero.
     pub const ZERO: Self = Self(0);
     /// The longest representable span.
     pub const MAX: Self = Self(u64::MAX);
@@ -103,7 +103,7 @@ impl Duration {
     }
 }
 
-/// Implements operators by arithmetic that saturates: operator, its method and the number's method, then the types.
+/// Implements operators with saturating arithmetic: operator, its method and the number's method, then the types.
 macro_rules! saturating {
     ($($operator:ident $method:ident $of_number:ident: $left:ident, $right:ident => $output:ident;)*) => {$(
         impl $operator<$right> for $left {
@@ -144,7 +144,7 @@ pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     }
 }
 
-/// Milliseconds with as many decimals as the value has, as in `12.000001 ms`.
+/// Writes milliseconds with all decimals of the value, such as `12.000001 ms`.
 fn write_millis(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
     let (whole, fraction) = (nanos / NANOS_PER_MILLI, nanos % NANOS_PER_MILLI);
     if fraction == 0 {

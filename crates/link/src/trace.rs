@@ -13,11 +13,10 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 /// The instants at which a recorded bottleneck could deliver one packet of at most [`MTU`] bytes
 /// (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015, §4).
 ///
-/// Positions are spans since the start of the recording. Played in a loop, a recording starts again at its **last
-/// timestamp**, so that a leading 0 falls together with the end of the loop before.
+/// Positions are spans since the start of the recording. A looped recording starts again at its **last timestamp**: a
+/// leading 0 coincides with the end of the previous loop.
 ///
-/// Repeated timestamps are kept as one entry of 12 bytes with a running count, so that any question takes one binary
-/// search.
+/// Repeated timestamps are one entry of 12 bytes with a running count: each query takes one binary search.
 ///
 /// ```
 /// use cellbed_link::{Duration, Opportunities, Trace};
@@ -47,7 +46,7 @@ pub enum Repeat {
     /// The recording again. Its period is the last timestamp.
     #[default]
     Looped,
-    /// Nothing, ever.
+    /// No more opportunities.
     Once,
 }
 
@@ -103,8 +102,8 @@ impl Trace {
 
     /// Bytes that one pass over the recording can deliver in each bin of `width`, from the start on.
     ///
-    /// The last bin includes the last timestamp, so the bins sum to the whole recording; it is shorter than the others
-    /// where the length is no multiple of `width`. A width of zero gives no bins.
+    /// The last bin includes the last timestamp: the bins sum to the whole recording. The last bin is shorter if the
+    /// length is no multiple of `width`. A width of zero gives no bins.
     pub fn bins(&self, width: Duration) -> impl Iterator<Item = Bytes> + '_ {
         let (width, period) = (width.as_nanos(), self.period());
         let bins = if width == 0 {
@@ -139,8 +138,8 @@ impl Trace {
             Repeat::Once => self.count_below(position),
             Repeat::Looped if position <= self.period() => self.count_below(position),
             Repeat::Looped => {
-                // Loop c covers the positions from just after c periods up to and including c + 1, and its leading
-                // zeros.
+                // Loop c covers its leading zeros at c periods, and the positions after that up to and including c + 1
+                // periods.
                 let cycle = (position - 1) / self.period();
                 let within = self.count_below(position - cycle * self.period());
                 saturate(u128::from(cycle) * u128::from(self.total()) + u128::from(within))
@@ -148,7 +147,7 @@ impl Trace {
         }
     }
 
-    /// The run (distinct timestamp) that holds an opportunity of one pass; `index` must be below [`Self::total`].
+    /// Returns the run (distinct timestamp) of an opportunity of one pass; `index` must be below [`Self::total`].
     pub(crate) fn run_of(&self, index: u64) -> usize {
         self.cumulative.partition_point(|&count| count <= index)
     }
@@ -198,15 +197,15 @@ impl std::fmt::Debug for Trace {
     }
 }
 
-/// The longest line in bytes, comments included.
+/// Maximum bytes of a line, comments included.
 const LONGEST_LINE: usize = 4096;
 
 impl Trace {
     /// Reads a trace from a file, a pipe or memory, in small pieces.
     ///
-    /// One decimal integer a line: milliseconds since the start, never decreasing. A repeated value is several
+    /// Each line is a decimal integer: milliseconds since the start, never decreasing. A repeated value is several
     /// opportunities in that millisecond; 0 is legal. Blank lines, lines that start with `#`, both kinds of line end
-    /// and a missing last one are accepted, anything else is an error that names the line.
+    /// and a missing last one are accepted. Anything else is an error that names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut trace = Self::empty();
         each_timestamp(reader, |number, read| {
@@ -216,8 +215,7 @@ impl Trace {
         trace.finish()
     }
 
-    /// Returns a trace of the given timestamps in ms, under the same rules as a file; an error counts them as its
-    /// lines.
+    /// Returns a trace of the given timestamps in ms, under the same rules as a file; errors count timestamps as lines.
     pub fn from_millis(millis: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
         let mut trace = Self::empty();
         for (index, value) in millis.into_iter().enumerate() {
@@ -230,8 +228,8 @@ impl Trace {
     }
 }
 
-/// Hands the timestamp of each line, in ms and in any order, or why it has none, to `take` with the number of the line:
-/// for traces that are not to be held in memory. `take` can end it with an error.
+/// Passes each line's number and its timestamp in ms, or its error, to `take`. Timestamps may be in any order. This is
+/// for traces that must not be held in memory. `take` can end the reading with an error.
 pub fn each_timestamp<E: From<TraceError>>(
     reader: impl Read,
     mut take: impl FnMut(usize, Result<u32, String>) -> Result<(), E>,
@@ -289,7 +287,7 @@ impl Trace {
     }
 }
 
-/// Any number of so many digits is below 2³²: no check at each digit.
+/// Number of digits that always fit below 2³²: no check at each digit.
 const SAFE_DIGITS: usize = 9;
 
 /// Returns the timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.

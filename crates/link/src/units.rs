@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Duration, NANOS_PER_SEC};
 
-/// The largest IP packet of a link and, in cellbed's own accounting, what one packet delivery opportunity carries.
+/// Maximum IP packet of a link and, in cellbed's own accounting, size of one packet delivery opportunity.
 pub const MTU: Bytes = Bytes(1500);
 
 /// A size in bytes. Packets are measured by their IP length.
@@ -60,7 +60,7 @@ impl Opportunities {
 }
 
 impl BitRate {
-    /// The mean rate of `size` in `span`, rounded down; zero if the span is.
+    /// Return the mean rate of `size` in `span`, rounded down; zero for an empty span.
     pub fn of(size: Bytes, span: Duration) -> Self {
         let bits = u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC);
         Self(
@@ -84,7 +84,7 @@ impl BitRate {
     }
 }
 
-/// The value, or the largest `u64`.
+/// Returns the value, or the largest `u64`.
 pub(crate) fn saturate(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
@@ -111,7 +111,7 @@ pub(crate) struct Share {
 impl Share {
     pub(crate) const WHOLE: Self = Self { part: 1, whole: 1 };
 
-    /// `part` of `whole`; all of nothing.
+    /// Returns `part` of `whole`; the whole if `whole` is zero.
     pub(crate) fn new(part: u64, whole: u64) -> Self {
         if part >= whole {
             Self::WHOLE

@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, ImportError>;
 /// Maximum length of quoted text in an error.
 const EXCERPT: usize = 40;
 
-/// Why a recording was refused. [`ImportError::in_file`] has the whole sentence.
+/// Reason for refusing a recording. [`ImportError::in_file`] has the whole sentence.
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// It is not of the expected format, or has invalid values.
@@ -31,7 +31,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// The error like a compiler's: `FILE:LINE: reason`, or `FILE: reason` for one of another place.
+    /// Returns the error in the form of compilers: `FILE:LINE: reason`, or `FILE: reason` without a line.
     pub fn in_file(&self, file: &Path) -> String {
         let file = file.display();
         match self {
@@ -42,12 +42,12 @@ impl ImportError {
     }
 }
 
-/// An error with the problem and the expected form.
+/// Returns an error with the problem and the expected form.
 pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T> {
     Err(ImportError::Malformed(reason.into()))
 }
 
-/// The start of a piece of text, in quotes and escaped.
+/// Returns the start of a text, in quotes and escaped.
 pub(crate) fn quote(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
     let start = &text[..text.len().min(EXCERPT)];
@@ -58,13 +58,13 @@ pub(crate) fn quote(text: impl AsRef<[u8]>) -> String {
     }
 }
 
-/// A number of things, with the right form of the noun.
+/// Returns a number with the noun's singular or plural.
 pub(crate) fn format_count(number: u64, one: &str, many: &str) -> String {
     let noun = if number == 1 { one } else { many };
     format!("{number} {noun}")
 }
 
-/// Parts of a file that are left out, and the first of them with the reason.
+/// Omitted parts of a file: their number, and place and reason of the first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftOut {
     pub count: u64,
@@ -90,7 +90,7 @@ impl LeftOut {
     }
 }
 
-/// A span in seconds with as many decimals as it needs, at most three.
+/// A span, displayed in seconds with at most three decimals.
 pub(crate) struct Seconds(pub i64);
 
 impl fmt::Display for Seconds {

@@ -1,4 +1,4 @@
-//! Captures and Mahimahi's traces as series over time in Parquet, read in one pass or two and in little memory.
+//! Conversion of captures and Mahimahi's traces to series in Parquet, in at most two passes and with little memory.
 //!
 //! A source is never trusted: malformed data is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]
@@ -38,7 +38,7 @@ pub fn import(source: impl Read + Seek, request: &Request, folder: &Path) -> Res
     }
 }
 
-/// Bytes between two looks.
+/// Number of bytes between two reports.
 const STEP: u64 = 1 << 23;
 
 /// Reports the bytes read every few MiB; the callback may end the reading with an error.
@@ -50,7 +50,7 @@ pub struct Watched<R, F> {
 }
 
 impl<R, F: FnMut(u64) -> io::Result<()>> Watched<R, F> {
-    /// `source`; `tell` is called with the bytes read since its last call.
+    /// Watches `source`; `tell` gets the bytes read since its last call.
     pub fn new(source: R, tell: F) -> Self {
         Self {
             source,

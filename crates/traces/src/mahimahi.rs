@@ -1,4 +1,4 @@
-//! Mahimahi's traces: one whole number of milliseconds a line, an opportunity each.
+//! Mahimahi's traces: each line is an opportunity, in whole milliseconds.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,8 @@ use crate::series::{Imported, Opportunities, Part};
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// Reads a trace as a stream. Its last timestamp is its duration. Lines that [`cellbed_link::Trace::parse`] refuses are
-/// left out, unless they are half of all: of two in the wrong order the later one, unless it fits the line before both.
+/// left out, if fewer than half of all. Of two in the wrong order, the later is left out, unless it fits the line
+/// before both.
 pub fn mahimahi(source: impl Read, part: Part, folder: &Path) -> Result<Imported> {
     let mut series = Opportunities::create(part, folder)?;
     let mut left_out = LeftOut::default();

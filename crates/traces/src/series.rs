@@ -1,4 +1,4 @@
-//! A series of delivery opportunities, written to Parquet as its rows come, and the result of an import.
+//! A series of delivery opportunities, written to Parquet row by row, and the result of an import.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, Seconds, refuse};
 
-/// Rows of a group: the unit of writing and reading in memory.
+/// Number of rows of a group: the unit of writing and reading in memory.
 const GROUP: usize = 1 << 18;
 
-/// The longest trace that can be played, as in Mahimahi's format: 2³² ms, some 49 days.
+/// Maximum length of a playable trace, ns, as in Mahimahi's format: 2³² ms, some 49 days.
 const LONGEST_NS: i64 = u32::MAX as i64 * 1_000_000;
 
 /// The direction of a series.
@@ -31,10 +31,10 @@ pub enum Part {
 }
 
 impl Part {
-    /// Both.
+    /// Both directions.
     pub(crate) const BOTH: [Self; 2] = [Self::Uplink, Self::Downlink];
 
-    /// Its name, also of its file.
+    /// Returns the name, also of the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uplink => "uplink",
@@ -46,11 +46,11 @@ impl Part {
 /// A series that was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Written {
-    /// Its direction.
+    /// Direction of the series.
     pub part: Part,
     /// Number of rows.
     pub rows: u64,
-    /// From time zero to its end: the period of a looped replay.
+    /// Time from zero to the end: the period of a looped replay.
     pub duration_ns: i64,
 }
 
@@ -61,11 +61,11 @@ pub struct Imported {
     pub parts: Vec<Written>,
     /// Sentences for users: assumptions and omissions.
     pub notes: Vec<String>,
-    /// Its first stamp, ns since 1970, if the recording contains it.
+    /// First stamp of the recording, ns since 1970, if known.
     pub begun_ns: Option<i64>,
 }
 
-/// A series of opportunities of at most 1500 bytes of IP that is being written, ns since the start.
+/// Writer of a series of opportunities of at most 1500 bytes of IP, ns since the start.
 pub(crate) struct Opportunities {
     part: Part,
     writer: SerializedFileWriter<File>,
@@ -74,10 +74,10 @@ pub(crate) struct Opportunities {
 }
 
 impl Opportunities {
-    /// A series in the file `PART.parquet` of a folder.
+    /// Creates a series in the file `PART.parquet` of a folder.
     pub(crate) fn create(part: Part, folder: &Path) -> Result<Self> {
         let schema = parse_message_type("message opportunities { required int64 at_ns; }")?;
-        // Evenly growing numbers take a few bits each as differences, which a compressor cannot improve.
+        // As differences, evenly growing numbers take a few bits each, which a compressor cannot improve.
         let properties = WriterProperties::builder()
             .set_dictionary_enabled(false)
             .set_column_encoding("at_ns".into(), Encoding::DELTA_BINARY_PACKED)
@@ -92,7 +92,7 @@ impl Opportunities {
         })
     }
 
-    /// Adds the next opportunity, not before the last one.
+    /// Adds the next opportunity, not before the previous one.
     #[inline]
     pub(crate) fn push(&mut self, at_ns: i64) -> Result<()> {
         self.rows.push(at_ns);

@@ -1,4 +1,4 @@
-//! Whatever a file holds, an importer gives series of some length or says in one line what is wrong.
+//! For any file content, an importer returns series with a length or a one-line error.
 
 use std::fs;
 use std::io::Cursor;
@@ -17,7 +17,7 @@ const REQUESTS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Reads bytes as a request says: series of some length, or an error of one line.
+/// Imports bytes by a request: series with a length, or a one-line error.
 fn read(bytes: &[u8], request: &str) -> Option<Imported> {
     let folder = tempfile::tempdir().expect("a folder");
     let request = serde_json::from_str(request).expect("a request");
@@ -40,7 +40,7 @@ fn read(bytes: &[u8], request: &str) -> Option<Imported> {
     }
 }
 
-/// Files to change.
+/// Returns files to mutate.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/seeds")
@@ -70,7 +70,7 @@ fn seeds_are_read() {
     }
 }
 
-/// A pcap file of raw IP with one packet, which leaves its length open and had 4 GiB before it was cut to 20 bytes.
+/// A pcap file of raw IP with one packet of unset length, which had 4 GiB before it was cut to 20 bytes.
 const LONG_PACKET: &[u8] = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x65\0\0\0\
     \0\0\0\0\0\0\0\0\x14\0\0\0\xff\xff\xff\xff\
     \x45\0\0\0\0\0\0\0\x40\x11\0\0\x0a\0\0\x02\x0a\0\0\x01";

@@ -1,4 +1,4 @@
-//! Applications: files over TCP, a request and an answer of some size each; and packet trains, datagrams with answers.
+//! Applications: downloads over TCP, with sizes for request and answer; and trains of datagrams, with acknowledgements.
 
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
@@ -9,43 +9,43 @@ use crate::network::{Application, Network};
 /// Downloads one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Downloads {
-    /// Bytes of a request; an upload has large ones.
+    /// Size of a request, bytes; uploads have large requests.
     pub request: u64,
-    /// From the end of a download to the beginning of the next.
+    /// Times from the end of a download to the beginning of the next.
     pub thinking: Vec<Duration>,
-    /// True if all use the first one's connection; else each opens its own.
+    /// True if all downloads share one connection; else each opens one.
     pub keeps_connection: bool,
     tcp: Tcp,
     sizes: Vec<u64>,
     connection: Option<ConnectionId>,
     downloads: Vec<Download>,
     finished: usize,
-    /// The repairs and timeouts of the network when the current download began.
+    /// Retransmissions and timeouts of the network when the current download began.
     before: (u64, u64),
 }
 
 /// A download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// When the client sent the SYN, or on an open connection the request.
+    /// Time of the client's SYN, or of the request on an open connection.
     pub started: Time,
-    /// When the last byte arrived at the client, if it did.
+    /// Arrival of the last byte at the client, if it arrived.
     pub finished: Option<Time>,
-    /// Segments that were sent more than once since the download began, by either end; 0 of an unfinished one.
+    /// Retransmissions by both ends since the download began; 0 if unfinished.
     pub repairs: u64,
-    /// Timeouts since then, without the handshake's; 0 of an unfinished one.
+    /// Timeouts since the download began, without the handshake's; 0 if unfinished.
     pub timeouts: u64,
 }
 
 impl Download {
-    /// The flow completion time.
+    /// Returns the flow completion time.
     pub fn taken(&self) -> Option<Duration> {
         self.finished.map(|finished| finished - self.started)
     }
 }
 
 impl Downloads {
-    /// Files of these sizes, each at once after the other over its own connection, asked for with 200 bytes.
+    /// Downloads of these sizes, without pauses, each over a separate connection, with requests of 200 bytes.
     pub fn new(sizes: &[u64], tcp: Tcp) -> Self {
         Self {
             request: 200,
@@ -56,7 +56,7 @@ impl Downloads {
         }
     }
 
-    /// The downloads that were begun.
+    /// Returns the downloads that have begun.
     pub fn results(&self) -> &[Download] {
         &self.downloads
     }
@@ -126,7 +126,7 @@ pub struct Trains {
     pub packet: Bytes,
     /// IP length of the acknowledgement.
     pub acknowledgement: Bytes,
-    /// From the sending of a train to the sending of the next.
+    /// Time between the beginnings of two trains.
     pub gap: Duration,
     lengths: Vec<usize>,
     trains: Vec<Train>,
@@ -136,19 +136,19 @@ pub struct Trains {
 /// The outcome of a train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// When it was sent.
+    /// Send time.
     pub sent: Time,
-    /// When each packet arrived, if it did.
+    /// Arrival of each packet, if it arrived.
     pub arrivals: Vec<Option<Time>>,
-    /// From its sending until its sender had the acknowledgement of the last packet; `None` if one of the two was lost.
+    /// Time from the send time until the acknowledgement of the last packet arrives; `None` if either was lost.
     pub completion: Option<Duration>,
 }
 
-/// Labels hold the number of the train above the packet's number in it.
+/// Number of bits for the packet in a label; the train's number is above them.
 const PACKET_BITS: u32 = 32;
 
 impl Trains {
-    /// Trains of these lengths from the server, of 1400-byte packets, acknowledged with 100 bytes.
+    /// Trains of these lengths from the server, with packets of 1400 bytes and acknowledgements of 100 bytes.
     pub fn new(lengths: &[usize], gap: Duration) -> Self {
         Self {
             from: End::Server,
@@ -161,7 +161,7 @@ impl Trains {
         }
     }
 
-    /// The trains that were sent.
+    /// Returns the trains that were sent.
     pub fn results(&self) -> &[Train] {
         &self.trains
     }
@@ -209,7 +209,7 @@ impl Application for Trains {
         }
     }
 
-    /// Packets that may still come behind the last of their train do not count.
+    /// Packets that arrive after the last one of their train do not count.
     fn is_done(&self) -> bool {
         self.acknowledged == self.lengths.len()
     }

@@ -1,4 +1,4 @@
-//! A connection: its two ends, and where in its streams messages end.
+//! A connection: its two ends, and the ends of messages in its streams.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use cellbed_tcp::{Segment, Sending, Socket, Tcp};
 
 use crate::event::{End, Ends, Room};
 
-/// Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets
+/// Approximate size of a send buffer in congestion windows: twice the window with the overhead of packets
 /// (`tcp_sndbuf_expand`).
 const BUFFERED_WINDOWS: u64 = 3;
 
-/// Both ends of a connection. The streams carry no data; their meaning is the offsets at which messages end, used only
-/// when the bytes have arrived.
+/// Both ends of a connection. The streams carry no data, only the offsets at which messages end; an offset is used only
+/// when the bytes before it have arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub ends: Ends,
-    /// The client's, and the server's.
+    /// Client and server.
     halves: [Half; 2],
 }
 
 #[derive(Clone, Debug)]
 struct Half {
     socket: Socket,
-    /// Messages that the other end has written and that have not arrived: their ends and labels.
+    /// End and label of messages from the other end that have not arrived.
     expected: VecDeque<(u64, u64)>,
     room: Option<Room>,
     closed: bool,
-    /// Its sender is sampled again at this time.
+    /// Time of the sender's next sample.
     next_sample: Time,
 }
 
@@ -79,7 +79,7 @@ impl Connection {
         self.half_mut(from).room = Some(room);
     }
 
-    /// Returns the size of a send buffer between a least and a largest one, bytes: it grows with the window.
+    /// Returns the size of a send buffer, bytes, from `least` to `most`: it grows with the window.
     pub fn send_buffer(&self, from: End, least: u64, most: u64) -> u64 {
         let sending = self.half(from).socket.sender.state();
         least.max(most.min(BUFFERED_WINDOWS * sending.window * sending.segment))
@@ -94,7 +94,7 @@ impl Connection {
         !half.closed && half.room.is_some_and(has_room)
     }
 
-    /// Discards what this end has not sent, and all that it would do later.
+    /// Discards this end's unsent data and its later actions.
     pub fn close(&mut self, at: End) {
         self.half_mut(at).closed = true;
     }
@@ -103,7 +103,7 @@ impl Connection {
         self.half(at).closed
     }
 
-    /// Takes in a segment; true if the connection is open to this end since.
+    /// Takes in a segment. Returns whether it opens the connection for this end.
     pub fn receive(&mut self, at: End, now: Time, segment: &Segment) -> bool {
         let socket = &mut self.half_mut(at).socket;
         let before = socket.is_established();
@@ -111,7 +111,7 @@ impl Connection {
         !before && socket.is_established()
     }
 
-    /// Appends a sample of the sender at this end, if it is time for one and data are in flight.
+    /// Appends a sample of the sender at this end, if one is due and data are in flight.
     pub fn sample(&mut self, at: End, now: Time, number: u64, samples: &mut Vec<u8>) {
         let ends = self.ends;
         let half = self.half_mut(at);
@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// The next complete message.
+    /// Returns the next complete message.
     pub fn next_message(&mut self, at: End) -> Option<u64> {
         let half = self.half_mut(at);
         let (end, label) = *half.expected.front()?;
@@ -164,19 +164,19 @@ impl Connection {
 
 /// Beginning of a file of samples.
 pub const FLOWS_MAGIC: &[u8; 16] = b"cellbed flows  1";
-/// Bytes of a sample.
+/// Size of a sample, bytes.
 const FLOW_BYTES: usize = 128;
-/// A sender is sampled at most once in each bin.
+/// Width of a bin, ns; a sender is sampled at most once per bin.
 const BIN_NS: u64 = 10_000_000;
-/// Bytes of a name without its final zero.
+/// Size of a name without its final zero, bytes.
 const NAME: usize = 15;
 
-/// The begin of the next bin.
+/// Returns the begin of the next bin.
 fn begin_of_next_bin(now: Time) -> Time {
     Time::from_nanos((now.as_nanos() / BIN_NS + 1) * BIN_NS)
 }
 
-/// Appends a sample. number: of the connection; at: which of its ends sends.
+/// Appends a sample. number: of the connection; at: its sending end.
 fn append_sample(
     samples: &mut Vec<u8>,
     now: Time,

@@ -1,26 +1,26 @@
-//! Events of an application: hosts, their connections, and changes there.
+//! Events of an application: at hosts and on their connections.
 
 /// Room that a sender waits for: a third of its send buffer (Linux: `sk_stream_write_space`), which grows with the
 /// congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The least size of the buffer, bytes.
+    /// Minimum size of the buffer, bytes.
     pub least: u64,
-    /// Its largest size, bytes.
+    /// Maximum size of the buffer, bytes.
     pub most: u64,
 }
 
 /// An end of a connection, or a host of a network of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
-    /// The one that opens connections; of two hosts the mobile one: its packets take the uplink.
+    /// The end that opens connections; of two hosts the mobile one: its packets take the uplink.
     Client,
-    /// The other one; of two hosts its packets take the downlink.
+    /// The other end; of two hosts, its packets take the downlink.
     Server,
 }
 
 impl End {
-    /// The other one.
+    /// Returns the other end.
     pub const fn peer(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -32,9 +32,9 @@ impl End {
 /// The hosts of a connection, and their ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The vertex that opens it, and its port.
+    /// Vertex and port of the end that opens the connection.
     pub client: (u16, u16),
-    /// The other vertex, and its port.
+    /// Vertex and port of the other end.
     pub server: (u16, u16),
 }
 
@@ -63,37 +63,37 @@ pub enum DatagramKind {
 pub struct ConnectionId(pub(crate) u64);
 
 impl ConnectionId {
-    /// Its number.
+    /// Returns the number of the connection.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The connection of this number.
+    /// Returns the connection of this number.
     pub fn of(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// An event of an application, which acts for all hosts; `at` is the end of the connection, or the host.
+/// An event of an application, which acts for all hosts. `at` is the end of the connection, or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The application begins, or a requested time has come.
     Due {
-        /// The caller's.
+        /// The caller's label.
         label: u64,
     },
     /// A datagram has arrived.
     Datagram {
         /// End of the connection.
         at: End,
-        /// The sender's.
+        /// The sender's label.
         label: u64,
     },
     /// A connection is open, as seen by this host.
     Open {
         /// Identifier of the connection.
         connection: ConnectionId,
-        /// For whom.
+        /// End of the connection.
         at: End,
     },
     /// The last byte of a message has arrived, and all before it.
@@ -102,14 +102,14 @@ pub enum Event {
         connection: ConnectionId,
         /// End of the connection.
         at: End,
-        /// The sender's.
+        /// The sender's label.
         label: u64,
     },
     /// The requested room is free.
     Room {
         /// Identifier of the connection.
         connection: ConnectionId,
-        /// For whom.
+        /// End of the connection.
         at: End,
     },
 }

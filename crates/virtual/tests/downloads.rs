@@ -1,4 +1,4 @@
-//! Transfers over TCP against what can be computed by hand.
+//! Transfers over TCP, compared with calculations by hand.
 
 use cellbed_link::*;
 use cellbed_tcp::*;
@@ -42,7 +42,7 @@ fn on_a_fat_link_each_doubling_of_the_window_is_a_round_trip() {
         hystart: false,
         ..Tcp::default()
     };
-    // Rounds of 10, 20, 40, 80 segments, or a few less where the last acknowledgement of a round is a delayed one.
+    // Rounds of 10, 20, 40, 80 segments, or a few less if the last acknowledgement of a round is delayed.
     let transfers = [
         (1, 2),
         (10, 2),
@@ -100,7 +100,7 @@ fn losses_of_a_full_queue_are_repaired_without_a_timeout() {
     }
 }
 
-/// A downlink that loses everything from one time to another.
+/// A downlink that loses all packets from `from_ms` to `to_ms`.
 fn with_outage(from_ms: u64, to_ms: u64) -> Network {
     let mut downlink = stages(20_000_000, 1 << 30);
     let loss = |share| LossConfig::Independent {
@@ -122,8 +122,8 @@ fn with_outage(from_ms: u64, to_ms: u64) -> Network {
 
 #[test]
 fn a_lost_tail_is_found_by_a_probe_and_a_lost_flight_by_a_timeout() {
-    // The answer leaves at 60 ms and takes 6.5 ms to send. No packet that leaves from 55 ms on arrives, nor does the
-    // probe of two round trips later; the timeout comes 240 ms after that.
+    // The answer leaves at 60 ms and takes 6.5 ms to send. All packets from 55 ms on are lost, also the probe of two
+    // round trips later; the timeout comes 240 ms after the probe.
     let (_, flight) = download(with_outage(55, 200), 10 * SEGMENT, Tcp::default());
     assert_eq!(flight.timeouts, 1);
     let taken = flight.taken().unwrap();
@@ -131,8 +131,8 @@ fn a_lost_tail_is_found_by_a_probe_and_a_lost_flight_by_a_timeout() {
         (ms(148 + 240 + 40)..ms(148 + 240 + 4 * 40)).contains(&taken),
         "{taken}"
     );
-    // The probe comes through, and with its acknowledgement all the rest is known to be lost; as nothing is on its way,
-    // it is sent as in slow start.
+    // The probe arrives, and its acknowledgement shows that all other packets are lost. As nothing is in flight, they
+    // are retransmitted as in slow start.
     let (_, probed) = download(with_outage(55, 100), 10 * SEGMENT, Tcp::default());
     assert_eq!(probed.timeouts, 0);
     assert!(
@@ -143,7 +143,7 @@ fn a_lost_tail_is_found_by_a_probe_and_a_lost_flight_by_a_timeout() {
 
 #[test]
 fn a_timeout_that_was_wrong_is_undone() {
-    // The downlink stands still for 600 ms: everything is late, nothing lost.
+    // The downlink stalls for 600 ms: all packets are late, none is lost.
     let network = |still: bool| {
         let rate = |bit_rate| BottleneckConfig::new(Schedule::Constant(BitRate(bit_rate)));
         let changes = [(500, 0), (1100, 20_000_000)].map(|(at, bit_rate)| Change {
@@ -163,7 +163,7 @@ fn a_timeout_that_was_wrong_is_undone() {
         };
         Network::pair(stages().into(), downlink).unwrap()
     };
-    // A window that keeps the link busy before and after.
+    // A window that keeps the link busy before and after the stall.
     let tcp = Tcp {
         receive_window: 150_000,
         ..Tcp::default()
@@ -252,14 +252,14 @@ fn newreno_follows_the_square_root_law() {
         let rounds = result.taken().unwrap().as_secs_f64() / 0.04;
         segments as f64 / rounds * (result.repairs as f64 / segments as f64).sqrt()
     };
-    // The law counts neither the round that finds a loss nor the round that repairs it: at most 2 of 1 / (C
+    // The law counts neither the round that finds a loss nor the round of its retransmission: at most 2 of 1 / (C
     // sqrt(p)).
     let (often, seldom) = (measured(0.01, 80_000), measured(0.0025, 320_000));
     for (constant, probability) in [(often, 0.01f64), (seldom, 0.0025)] {
         let repairs = 2.0 * C * probability.sqrt();
         assert!(constant < C && constant > C * (1.0 - repairs), "{constant}");
     }
-    // As that share is proportional to sqrt(p), it can be extrapolated away; what remains is the chance of 800 losses.
+    // This share is proportional to sqrt(p), so that it can be extrapolated away; the randomness of 800 losses remains.
     let without = 2.0 * seldom - often;
     assert!((without / C - 1.0).abs() < 0.02, "{without}");
 }

@@ -35,7 +35,7 @@ fn network(rate: u64, cells: &[(CellConfig, Vec<usize>)]) -> Network {
     Network::graph(config).unwrap().with_log()
 }
 
-/// Uploads of both endpoints to the edge: when the last byte of each had arrived.
+/// Uploads from both endpoints to the edge. Returns when the last byte of each arrived.
 fn upload(network: &mut Network, bytes: u64) -> Vec<Time> {
     for client in [0, 1] {
         let ends = Ends::new((client, 40_000), (2, 80));
@@ -97,7 +97,7 @@ fn users_of_a_cell_share_its_time() {
         users: vec![Visit::always(0); 2],
     };
     let (alone, shared) = (last(&[]), last(&[(cell, vec![0, 2])]));
-    // The other's 1.5 MB in full segments.
+    // Time of the other endpoint's 1.5 MB in full segments.
     let more = 1_500_000.0 / 1448.0 * 1500.0 * 8.0 / 12e6;
     assert!(
         (0.95..1.05).contains(&((shared - alone) / more)),
@@ -270,7 +270,7 @@ fn an_end_that_has_closed_resets_the_other_one() {
     assert_eq!(network.next_event(Time::from_millis(100_000)), None);
     assert_eq!(network.received(connection, End::Server), received);
     let after = logged(&mut network);
-    // Everything on the way is answered once on each link, and nothing follows.
+    // Each packet in flight is answered once on each link, and nothing follows.
     let resets = after.iter().filter(|it| it.1 == 40).count();
     assert!(resets > 0);
     assert_eq!(network.held(), 0);

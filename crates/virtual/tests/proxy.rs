@@ -1,4 +1,4 @@
-//! Downloads through a proxy at the tower, beside those without one.
+//! Downloads through a proxy at the tower, compared with downloads without.
 
 use cellbed_link::*;
 use cellbed_tcp::proxy::{Kind, Place, ProxyTable};
@@ -72,8 +72,7 @@ fn network(loss: f64, kind: Option<Kind>) -> Network {
     network.with_proxies(kind.map(|kind| (place, table(kind))).into_iter().collect())
 }
 
-/// The share of the radio link that downloads over so many connections use after a second, and the mean of its queue,
-/// bytes.
+/// Returns the share of the radio link that downloads over `connections` use after a second, and its mean queue, bytes.
 fn download(mut network: Network, control: Control, connections: u16) -> (f64, f64) {
     for port in 0..connections {
         let ends = Ends::new((ENDPOINT, 40_000 + port), (SERVER, 80));
@@ -133,7 +132,7 @@ fn losses_on_the_radio_link_do_not_slow_mmcptp_down() {
     assert!(share(0.001, Some(Kind::Split)) < 0.8 * with);
 }
 
-/// The proxy holds no more than its buffer: the server waits for its window.
+/// The proxy holds at most its buffer: the server waits for the proxy's window.
 #[test]
 fn the_server_is_slowed_down_by_the_window_of_the_proxy() {
     let mut network = network(0.0, Some(Kind::Mmcptp));
@@ -192,8 +191,8 @@ fn place(user: u16) -> Place {
     }
 }
 
-/// The share of a cell that each user with a download gets, and its mean queue, bytes; but for the first second. Only
-/// the first ones have a proxy, mmCPTP.
+/// Returns the share of a cell and the mean queue, bytes, of each user with a download, without the first second. Only
+/// the first `proxied` users have a proxy, mmCPTP.
 fn shares(users: u16, scheduler: Scheduler, proxied: u16) -> Vec<(f64, f64)> {
     let proxies = (0..proxied).map(|user| (place(user), table(Kind::Mmcptp)));
     let mut network = cell(users, scheduler).with_proxies(proxies.collect());
@@ -250,8 +249,8 @@ fn users_of_a_cell_fill_it_with_queues_of_their_shares() {
     }
 }
 
-/// An endpoint (0) that moves at these times (ms) from one tower (3) to the other (4) and back, in a cell with another
-/// one (1) while it is at the first, where the server (2) is; the towers are 2 × 10 ms apart.
+/// An endpoint (0) moves at `times` (ms) between two towers (3, 4), which are 2 × 10 ms apart. At tower 3, where the
+/// server (2) is, the endpoint shares a cell with another one (1).
 fn towers(loss: f64, times: &[u64], drops: bool) -> Network {
     let millis = Duration::from_millis;
     let times: Vec<_> = times.iter().copied().map(millis).collect();
@@ -339,8 +338,8 @@ fn towers(loss: f64, times: &[u64], drops: bool) -> Network {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) })]
 
-    /// Whatever a radio link and handovers lose, all data arrive both ways, also between two endpoints with a proxy
-    /// each.
+    /// All data arrive in both directions, despite losses on the radio link and at handovers, also between two
+    /// endpoints with a proxy each.
     #[test]
     fn connections_survive_handovers(
         loss in 0.0..0.02,

@@ -1,4 +1,4 @@
-//! Applications end on any path, and no byte arrives that was not sent.
+//! Applications end on any path, and only sent bytes arrive.
 
 use cellbed_link::*;
 use cellbed_tcp::*;
@@ -24,7 +24,7 @@ fn stages(rate: u64, queue: u64, loss: f64, seed: u64) -> Vec<StageConfig> {
             seed: Seed(seed),
         }),
         bottleneck.with_queue(queue).into(),
-        // It lets packets overtake each other.
+        // This stage lets packets overtake each other.
         DelayConfig::Random(RandomDelay {
             distribution: Distribution::Uniform {
                 mean: Duration::from_millis(12),

@@ -1,4 +1,4 @@
-//! The packets of senders that have little to send.
+//! The packets of senders with little data.
 
 use cellbed_link::records::RECORD_BYTES;
 use cellbed_link::*;
@@ -31,8 +31,8 @@ fn network(changes: &[(u64, u64)]) -> Network {
     Network::pair(stages().into(), downlink).unwrap().with_log()
 }
 
-/// Opens a connection whose server writes messages of so many bytes at so many milliseconds, with Nagle's algorithm.
-/// Returns when each segment of the server entered the downlink, its first byte and its length.
+/// Opens a connection whose server writes `messages` (ms, bytes) with Nagle's algorithm. Returns for each segment of
+/// the server its entry into the downlink, its first byte and its length.
 fn sent(mut network: Network, control: Control, messages: &[(u64, u64)]) -> Vec<(Time, u32, u32)> {
     let connection = network.connect(Tcp {
         control,
@@ -62,7 +62,7 @@ fn sent(mut network: Network, control: Control, messages: &[(u64, u64)]) -> Vec<
 
 #[test]
 fn bbr_keeps_its_bandwidth_while_the_application_sends_little() {
-    // It learns 20 Mbit/s, then sends a segment in each of 40 rounds, then a burst.
+    // The sender learns 20 Mbit/s, then sends a segment in each of 40 rounds, then a burst.
     let mut messages = vec![(100, 2_000_000)];
     messages.extend((0..40).map(|round| (2000 + 100 * round, 500)));
     messages.push((6000, 300_000));
@@ -72,14 +72,14 @@ fn bbr_keeps_its_bandwidth_while_the_application_sends_little() {
         let span = begins..begins + ms(until);
         segments.iter().filter(|it| span.contains(&it.0)).count()
     };
-    // The round trip of 40 ms at 20 Mbit/s, with the 1 % that Linux paces below the bandwidth.
+    // A round trip of 40 ms at 20 Mbit/s; Linux paces 1 % below the bandwidth.
     let expected = 20e6 * 0.04 / (1500.0 * 8.0);
     assert!(
         burst(40) as f64 > 0.95 * expected,
         "{} of {expected}",
         burst(40)
     );
-    // No first acknowledgement is needed for the window of that bandwidth.
+    // The window of this bandwidth needs no first acknowledgement.
     assert!(
         burst(20) as f64 > 0.45 * expected,
         "{} of {expected}",
@@ -89,7 +89,7 @@ fn bbr_keeps_its_bandwidth_while_the_application_sends_little() {
 
 #[test]
 fn a_tail_loss_probe_carries_the_body_that_waits_for_the_head() {
-    // The downlink stands still, so that the head is not acknowledged within a round trip and 200 ms.
+    // The downlink stalls: the head is not acknowledged within a round trip and 200 ms.
     let stands = [(200, 0), (650, 20_000_000)];
     for &control in Control::ALL.iter().filter(|law| !law.uses_ecn()) {
         let messages = [(150, SEGMENT), (250, 200), (251, 700)];
@@ -104,7 +104,7 @@ fn a_tail_loss_probe_carries_the_body_that_waits_for_the_head() {
     }
 }
 
-/// When packets entered a direction, with and without data.
+/// Returns when packets entered a direction, with or without data.
 fn entered(network: &mut Network, direction: u8, with_data: bool) -> Vec<Time> {
     let mut times = Vec::new();
     network.drain_packets(|record: [u8; RECORD_BYTES]| {
@@ -142,7 +142,7 @@ fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
             let next = acknowledgements.iter().find(|at| *at >= end);
             next.map(|at| at.since(*end))
         });
-        // The second travels with the answer.
+        // The second one travels with the answer.
         assert_eq!(waits.collect::<Vec<_>>(), [Some(Duration::ZERO), None]);
     }
 }

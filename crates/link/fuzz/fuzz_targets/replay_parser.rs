@@ -1,4 +1,4 @@
-//! Any bytes are light rows and latency offsets or errors; a link plays what is read.
+//! Any bytes are light rows and latency offsets or errors; a link plays the result.
 //!
 //! `cd crates/link && mkdir -p fuzz/corpus/replay_parser && cargo +nightly fuzz run replay_parser
 //! fuzz/corpus/replay_parser fuzz/seeds_replay`
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Lets packets pass whose sizes and arrivals the bytes choose.
+/// Passes packets; the bytes determine their sizes and arrivals.
 fn play(light: LightRows, compensation: Compensation, bytes: &[u8]) {
     let Ok(heavy) = Trace::from_millis([1, 7]) else {
         return;

@@ -1,4 +1,4 @@
-//! Any bytes are a trace or an error, and a trace answers every question.
+//! Any bytes are a trace or an error, and a trace answers every query.
 //!
 //! `cd crates/link && mkdir -p fuzz/corpus/trace_parser && cargo +nightly fuzz run trace_parser
 //! fuzz/corpus/trace_parser fuzz/seeds`
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Asks a trace about positions that its own bytes choose.
+/// Queries a trace at positions that its own bytes determine.
 fn ask(trace: &Trace, bytes: &[u8]) {
     let period = trace.duration();
     for eight in bytes.chunks_exact(8) {

@@ -11,9 +11,9 @@ use crate::units::{Bytes, MTU, Packets};
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
 ///
-/// Opportunities are served byte by byte: each carries `opportunity` bytes, a partly sent packet carries over to the
-/// next one, one opportunity may finish several packets, and what no waiting packet uses is lost. A packet may use the
-/// opportunities at or after the instant of its arrival; at that instant the packets before it are served first.
+/// Opportunities are served byte by byte. Each carries `opportunity` bytes: it may finish several packets, a partly
+/// sent packet continues with the next opportunity, and unused bytes are lost. A packet may use the opportunities at or
+/// after the instant of its arrival; at that instant earlier packets are served first.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Limit, Packets,
@@ -32,7 +32,7 @@ use crate::units::{Bytes, MTU, Packets};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BottleneckConfig {
-    /// When bytes may leave.
+    /// Times at which bytes may leave.
     pub schedule: Schedule,
     /// Discipline of the queue.
     pub queue: Discipline,
@@ -50,10 +50,10 @@ pub enum Clock {
     /// To the nanosecond.
     #[default]
     Exact,
-    /// As Mahimahi does (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015;
-    /// `link_queue.cc`): a packet counts as having come at the beginning of its millisecond, counted from the start of
-    /// the schedule, and may use the opportunities of strictly later milliseconds only. The limits of the queue do not
-    /// count the packet in service, and count every other one with its `overhead`.
+    /// As in Mahimahi (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015;
+    /// `link_queue.cc`): a packet's arrival time is the beginning of its millisecond, counted from the start of the
+    /// schedule, and only opportunities of later milliseconds serve the packet. The limits of the queue count every
+    /// packet with its `overhead`, except the packet in service.
     Milliseconds,
 }
 
@@ -71,7 +71,7 @@ impl BottleneckConfig {
     }
 
     /// A bottleneck with an infinite queue and the accounting of Mahimahi: opportunities of 1504 bytes, packets charged
-    /// their IP length and 4 bytes more, which is the header that its TUN device puts in front, and times in
+    /// their IP length plus 4 bytes for the header of Mahimahi's TUN device, and times in
     /// [milliseconds](Clock::Milliseconds).
     pub fn mahimahi(schedule: Schedule) -> Self {
         Self {
@@ -93,10 +93,10 @@ impl BottleneckConfig {
     }
 }
 
-/// The stage. Departures are computed, not stepped through: only the packet in service is ever looked at.
+/// The stage. Departures are computed, not stepped through: only the packet in service is examined.
 ///
-/// Where the discipline decides on departure, the next packet is taken from the queue at the instant at which the
-/// schedule can serve it, and not before: packets in front of a stalled link stay in the queue.
+/// If the discipline decides on departure, the next packet leaves the queue only when the schedule can serve it:
+/// packets before a stalled link stay in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Bottleneck<P> {
     config: BottleneckConfig,
@@ -104,9 +104,9 @@ pub(crate) struct Bottleneck<P> {
     queue: Queue<P>,
     service: Service,
     serving: Option<Item<P>>,
-    /// When the packet in service leaves or, if there is none, when the next one is taken from the queue.
+    /// When the packet in service leaves the link or, without one, when the next packet leaves the queue.
     event: Option<Time>,
-    /// While nothing is served: what of the packet in service has not left, in parts of a byte.
+    /// While nothing is served: the unsent part of the packet in service, in parts of a byte.
     closed: Option<u128>,
     /// Packets that the queue has dropped.
     pub(crate) dropped: Dropped<P>,
@@ -133,8 +133,8 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
         }
     }
 
-    /// Applies `config` from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
-    /// queue whose discipline or parameters change forgets what it has learnt.
+    /// Applies `config` from `now` on. Packets stay in order, except those that exceed a smaller limit. A queue whose
+    /// discipline or parameters change loses its learnt state.
     fn change(&mut self, config: &BottleneckConfig, _: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         let same_service = before.schedule == config.schedule
@@ -155,7 +155,7 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
 }
 
 impl<P> Behaviour<P> for Bottleneck<P> {
-    /// Plays the schedule from `zero` on, as of `now`; packets stay, and so does what was sent of the one in service.
+    /// Restarts the schedule at `zero`, as of `now`; packets stay, and sent bytes of the one in service stay sent.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.zero = zero;
         self.service.restart(zero, now, offset);
@@ -163,8 +163,8 @@ impl<P> Behaviour<P> for Bottleneck<P> {
         self.look_ahead();
     }
 
-    /// Closed or barred: serves nothing from `now` on; what was sent of the packet in service stays sent. Open: serves
-    /// again, and what the schedule offered meanwhile is lost, and of what it offers at `now` all but a share.
+    /// Closed or barred: serves nothing from `now` on; sent bytes of the packet in service stay sent. Open: serves
+    /// again. The capacity meanwhile is lost; of the capacity at `now`, `share` is left.
     fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
         let closed = closed || barred;
         match self.closed {
@@ -187,7 +187,7 @@ impl<P> Behaviour<P> for Bottleneck<P> {
         }
     }
 
-    /// Drops what waits, and the packet in service, while nothing is served.
+    /// Drops the waiting packets and the packet in service, while nothing is served.
     fn flush(&mut self) {
         let serving = self.serving.take();
         let waiting = std::iter::from_fn(|| self.queue.remove());
@@ -252,7 +252,7 @@ impl<P> Bottleneck<P> {
         self.closed.is_some()
     }
 
-    /// Events up to and including `now` must have been taken.
+    /// Accepts a packet; events up to `now` must have been taken.
     #[inline]
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         let idle = self.is_empty();
@@ -263,7 +263,7 @@ impl<P> Bottleneck<P> {
         }
         item.entered = self.stamp(now);
         if idle && open && !self.decides_late() && self.queue.admits(item.size) {
-            // The same as below, without the way through the queue.
+            // Same result as below, without a pass through the queue.
             self.service.wake(now);
             self.serve(item);
             return Admission::Queued;
@@ -277,24 +277,24 @@ impl<P> Bottleneck<P> {
             self.service.wake(self.first_use(now));
             self.turn_to_next(now);
         } else if self.serving.is_none() && self.queue.is_empty() {
-            self.event = None; // what waited was dropped
+            self.event = None; // the waiting packets were dropped
         }
         Admission::Queued
     }
 
-    /// Lays other opportunities in front of the recorded ones, from `now` on.
+    /// Puts other opportunities before the recorded ones, from `now` on.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         self.service.splice(now, head);
         self.look_ahead();
     }
 
-    /// Return the server, to ask it what it would do.
+    /// Return the server, for predictions of its service.
     pub(crate) fn service(&self) -> &Service {
         &self.service
     }
 
-    /// The server once it has sent all that is here now, and when that is: at `idle_since` if nothing is here. `None`
-    /// if it never has. Packets that the queue would drop count as sent.
+    /// Returns the server after it has sent all present packets, and the time at which it has: `idle_since` without
+    /// packets. `None` if it never has. Packets that the queue would drop count as sent.
     pub(crate) fn drained(&self, idle_since: Time) -> Option<(Service, Time)> {
         let mut service = self.service.clone();
         let mut free = idle_since;
@@ -312,7 +312,7 @@ impl<P> Bottleneck<P> {
         Some((service, free))
     }
 
-    /// The server is free.
+    /// Turns the free server to the next packet.
     #[inline]
     fn turn_to_next(&mut self, now: Time) {
         if self.queue.is_empty() || self.closed.is_some() {
@@ -324,7 +324,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// Mahimahi always takes the next packet at an opportunity; it is in the queue until then, and counts.
+    /// Returns whether a packet stays in the queue until its opportunity; with Mahimahi's clock it always does.
     #[inline]
     fn decides_late(&self) -> bool {
         self.config.clock == Clock::Milliseconds || self.queue.decides_late()
@@ -365,7 +365,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// When a packet that comes `now` counts as having come.
+    /// Returns the arrival time assigned to a packet received at `now`.
     fn stamp(&self, now: Time) -> Time {
         match self.config.clock {
             Clock::Exact => now,
@@ -376,7 +376,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// From when on a packet that comes `now` may be served.
+    /// Returns the earliest service of a packet received at `now`.
     fn first_use(&self, now: Time) -> Time {
         match self.config.clock {
             Clock::Exact => now,

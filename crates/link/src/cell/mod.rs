@@ -1,32 +1,29 @@
-//! A radio cell: users share its time by a scheduler, each with a channel and a queue that it alone has.
+//! A radio cell: a scheduler divides its time among users, each with a separate channel and queue.
 //!
-//! Each user is a [`Direction`] as it would be alone: its bottleneck has what the channel could carry if the user had
-//! the whole cell, and its queue. Time is divided into slots. In a slot the [scheduler](Scheduler) gives the cell to
-//! one user with packets waiting; only that user's queue is served, and what the channels of the others offer meanwhile
-//! is lost.
+//! Each user is a [`Direction`] as without a cell: its bottleneck has its queue, and the capacity of the channel if the
+//! user had the whole cell. Time is divided into slots. In a slot the [scheduler](Scheduler) gives the cell to one user
+//! with waiting packets. Only this user's queue is served; the capacity of the other channels in the slot is lost.
 //!
-//! * The owner of a slot is chosen when the first user needs it, among the users that have packets waiting and
-//!   opportunities in the rest of the slot, and again when its queue becomes empty. So an idle cell delays nobody, a
-//!   user that has the cell for itself gets exactly what it gets without a cell, and no slot passes unused while a
-//!   waiting user has opportunities in it (a user that arrives while the owner is served waits at most until the slot
-//!   ends).
-//! * When the turn passes at an instant at which a recording has opportunities, the next user has the share of its
-//!   opportunities at this instant that the last one left: small packets of many users do not multiply the capacity.
+//! * The owner of a slot is chosen when the first user needs the slot, among the users with waiting packets and
+//!   opportunities in the rest of the slot. A new owner is chosen when the owner's queue becomes empty. So an idle cell
+//!   delays nobody, a lone user gets exactly the service without a cell, and no slot passes unused while a waiting user
+//!   has opportunities in it (a user that arrives while the owner is served waits at most until the slot ends).
+//! * If the turn passes at an instant with recorded opportunities, the next user gets only the share of its
+//!   opportunities at this instant that the previous owner left: small packets of many users do not multiply the
+//!   capacity.
 //! * A partly sent packet stays partly sent.
 //! * At one instant, a slot ends and the next one begins, then packets leave, then others arrive. Opportunities at this
-//!   instant belong to the new slot; what a steady flow has sent by then has left.
+//!   instant belong to the new slot; bytes that a steady flow has sent by then have left.
 //!
-//! A queue is closed with the mechanism of the outages of a [gate](crate::gate): it stops the service of exactly one
-//! stage while its schedule continues, for every kind of schedule and every queue discipline, and costs nothing per
-//! packet. Only radio links distinguish both: during an outage a device loses its grant, beside other users it keeps
-//! it.
+//! The outage mechanism of a [gate](crate::gate) closes a queue: it stops the service of exactly one stage while the
+//! schedule continues, works for every schedule and queue discipline, and costs nothing per packet. Only radio links
+//! distinguish the two: during an outage a device loses its grant; while another user is served, it keeps the grant.
 //!
-//! A user may be in the cell for a [time](Visit) only. At the instant at which it leaves, the others share what it had;
-//! at the instant at which it enters, what is in its queue waits for its turn. A direction that is in no cell has its
-//! channel for itself.
+//! A user may be in the cell for a [limited time](Visit). When it leaves, the other users share its time. When it
+//! enters, the packets in its queue wait for their turn. A direction in no cell has its channel for itself.
 //!
-//! Nothing happens in slots that are not contended: a cell has [events](Cell::next_event) only while at least two users
-//! have packets waiting, and when users enter or leave.
+//! Uncontended slots have no events: a cell has [events](Cell::next_event) only while at least two users have packets
+//! waiting, and when users enter or leave.
 
 mod scheduler;
 
@@ -51,17 +48,17 @@ pub struct CellConfig {
     pub users: Vec<Visit>,
 }
 
-/// The time that a user spends in a cell. A direction that comes back is another user; it may be in one cell at a time,
-/// and must have left one before it enters the next.
+/// The time that a user spends in a cell. A direction that returns is another user. A direction must leave a cell
+/// before it enters the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Visit {
-    /// For [`Scheduler::Priority`], 0 the highest.
+    /// Rank under [`Scheduler::Priority`]; 0 is the highest.
     pub priority: u32,
-    /// After the start.
+    /// Entry, after the start.
     #[serde(rename = "from_ns")]
     pub from: Duration,
-    /// After the start, longer than `from`; `None` without an end.
+    /// Exit, after the start, later than `from`; `None` if never.
     #[serde(rename = "until_ns")]
     pub until: Option<Duration>,
 }
@@ -80,10 +77,10 @@ impl Visit {
     }
 }
 
-/// The least slot: shorter ones would cost more events than any packet needs.
+/// Minimum slot: shorter slots would cost more events than any packet needs.
 pub const LEAST_SLOT: Duration = Duration::from_micros(10);
 
-/// Why directions cannot share a cell.
+/// Error of directions that cannot share a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct CellError(String);
@@ -93,7 +90,7 @@ fn refuse<T>(reason: impl Into<String>) -> Result<T, CellError> {
 }
 
 impl CellConfig {
-    /// Refuses what cannot work.
+    /// Refuses an unworkable configuration.
     pub fn check(&self) -> Result<(), CellError> {
         if self.slot < LEAST_SLOT {
             let slot = self.slot;
@@ -142,40 +139,40 @@ pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
     refuse("a direction in a cell needs a bottleneck with a limited rate, or a radio link")
 }
 
-/// The directions of the users of a cell, wherever the caller has them.
+/// Access to the directions of a cell's users, which the caller stores.
 pub trait Members {
     /// Identifier of a packet.
     type Packet: Clone;
 
-    /// The direction of a user, by its number from 0.
+    /// Returns the direction of a user; numbers begin at 0.
     fn direction(&mut self, user: usize) -> &mut Direction<Self::Packet>;
 }
 
-/// The state of a cell: who has it, and since when.
+/// The state of a cell: its present user, and since when.
 ///
-/// It drives the directions of its users, which the caller keeps. The whole contract: events of the cell and of the
-/// directions are processed in order of time, the cell's first ([`step`](Self::step) at
-/// [`next_event`](Self::next_event)).
-/// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it.
-/// After a change or restart of a direction comes [`look_again`](Self::look_again). What arrives for a user that is not
-/// [present](Self::is_present) does not concern the cell. A [`Graph`](crate::graph::Graph) does all of this.
+/// It drives the directions of its users, which the caller stores. The whole contract: the caller processes events of
+/// the cell and of the directions in order of time, the cell's first ([`step`](Self::step) at
+/// [`next_event`](Self::next_event)). It calls [`arriving`](Self::arriving) before a user's direction accepts a packet,
+/// [`arrived`](Self::arrived) after it, and [`look_again`](Self::look_again) after a direction changes or restarts.
+/// Packets of a user that is not [present](Self::is_present) do not concern the cell. A [`Graph`](crate::graph::Graph)
+/// does all of this.
 #[derive(Clone, Debug)]
 pub struct Cell {
     scheduler: Scheduler,
     slot: Duration,
     zero: Time,
-    /// A start to come.
+    /// A future start.
     start: Option<Time>,
     users: Vec<User>,
     /// The only present user that is not barred.
     owner: Option<usize>,
-    /// Since when it has had the cell with packets waiting.
+    /// Since when the owner has had the cell with packets waiting.
     since: Option<Time>,
     /// Number of users that have packets waiting.
     waiting: usize,
-    /// The end of the slot, while it is contended.
+    /// The end of the slot, while users contend for it.
     end: Time,
-    /// When a user enters or leaves.
+    /// When a user next enters or leaves.
     next_move: Option<Time>,
     next: Option<Time>,
 }
@@ -185,14 +182,14 @@ struct User {
     visit: Visit,
     present: bool,
     waiting: bool,
-    /// Bytes that it will send beyond those in its queue.
+    /// Bytes that the user will send beyond its queue.
     to_come: Bytes,
     throughput: Average,
     served: Duration,
 }
 
 impl Cell {
-    /// A cell whose slots begin at `zero`, with the directions of its users, at rest.
+    /// Returns an idle cell of these directions, whose slots begin at `zero`.
     ///
     /// Errors if the configuration is [wrong](CellConfig::check). Directions that do not [fit](check_stages) are served
     /// as without a cell.
@@ -227,28 +224,28 @@ impl Cell {
         Ok(cell)
     }
 
-    /// When [`step`](Self::step) must be called next; `None` while the cell is not contended and its users stay.
+    /// Returns the time of the next [`step`](Self::step); `None` while the cell is uncontended and its users stay.
     pub fn next_event(&self) -> Option<Time> {
         self.next
     }
 
-    /// When users enter or leave next.
+    /// Returns when users next enter or leave.
     pub fn next_move(&self) -> Option<Time> {
         self.next_move
     }
 
-    /// The user whose queue is served at present.
+    /// Returns the user whose queue is served at present.
     pub fn owner(&self) -> Option<usize> {
         self.owner
     }
 
-    /// The duration of a slot.
+    /// Returns the duration of a slot.
     pub fn slot(&self) -> Duration {
         self.slot
     }
 
-    /// The number of users that would share the cell's time if this one had packets waiting, itself included, as of the
-    /// last call.
+    /// Returns the number of users that would share the cell's time if `user` had packets waiting, `user` included, as
+    /// of the last call.
     pub fn sharers(&self, user: usize) -> usize {
         self.waiting + usize::from(!self.users[user].waiting)
     }
@@ -263,16 +260,16 @@ impl Cell {
         self.users.iter().map(|user| user.served)
     }
 
-    /// Slots begin anew at `zero`, and nothing is known of the past; after the same call for the directions. Users that
-    /// are not there at the start leave at `now`; those that are there enter in [`look_again`](Self::look_again), which
-    /// comes next.
+    /// Restarts the slots at `zero` and forgets the past; called after the restart of the directions. Users absent at
+    /// the start leave at `now`; users present at the start enter in the following call of
+    /// [`look_again`](Self::look_again).
     pub fn restart(&mut self, now: Time, zero: Time, members: &mut impl Members) {
         self.start = Some(zero);
         self.let_leave(now, members);
         self.plan(members);
     }
 
-    /// The directions of users have been changed or restarted by `now`.
+    /// Notes that directions have changed or restarted by `now`.
     pub fn look_again(&mut self, now: Time, members: &mut impl Members) {
         let start = self.start.filter(|_| self.waiting > 1);
         self.end = self.end.min(start.unwrap_or(Time::MAX));
@@ -280,7 +277,7 @@ impl Cell {
         self.plan(members);
     }
 
-    /// A packet of a user is about to arrive at `now`: an idle cell serves this user.
+    /// Prepares for a packet of a user at `now`: an idle cell serves this user.
     pub fn arriving(&mut self, user: usize, now: Time, members: &mut impl Members) {
         self.reach(now);
         if let Some(emptied) = self.emptied(now, members) {
@@ -291,8 +288,8 @@ impl Cell {
         }
     }
 
-    /// A packet of a user has arrived at `now` in its direction. to_come: bytes that the user will send
-    /// beyond those in its queue, where the caller knows.
+    /// Notes that a user's direction has accepted a packet at `now`. to_come: bytes that the user will send beyond its
+    /// queue, if the caller knows.
     pub fn arrived(
         &mut self,
         user: usize,
@@ -323,7 +320,7 @@ impl Cell {
     /// Processes the [event](Self::next_event) due at `now`.
     pub fn step(&mut self, now: Time, members: &mut impl Members) {
         if now < self.end {
-            // What leaves the owner's queue comes first.
+            // Departures from the owner's queue come first.
             if let Some(emptied) = self.emptied(now, members) {
                 self.yield_cell(emptied, members);
                 self.choose(now, members);
@@ -346,7 +343,7 @@ impl Cell {
         self.plan(members);
     }
 
-    /// Brings [`served`](Self::served) up to `now`; after the same for the directions.
+    /// Brings [`served`](Self::served) up to `now`; called after the directions have caught up.
     pub fn catch_up(&mut self, now: Time, members: &mut impl Members) {
         self.reach(now);
         if let Some(emptied) = self.emptied(now, members) {
@@ -386,8 +383,7 @@ impl Cell {
         }
     }
 
-    /// A user is not in the cell any more: its direction is served as without a cell, and others get the rest of its
-    /// slot.
+    /// Removes a user from the cell: its direction is served as without a cell, and others get the rest of its slot.
     fn leave(&mut self, user: usize, now: Time, members: &mut impl Members) {
         if self.owner == Some(user) {
             match self.emptied(now, members) {
@@ -407,7 +403,7 @@ impl Cell {
         }
     }
 
-    /// A user is in the cell from `now` on, with the packets in its queue.
+    /// Adds a user to the cell at `now`, with the packets in its queue.
     fn enter(&mut self, user: usize, now: Time, members: &mut impl Members) {
         let present = self.users.iter().filter(|each| each.present);
         let throughput = self
@@ -416,7 +412,7 @@ impl Cell {
         let entering = &mut self.users[user];
         entering.present = true;
         entering.throughput = throughput;
-        // Before an outage that ends at this instant does, so that it waits for its turn.
+        // Barred before an outage ends at this instant, so that the user waits for its turn.
         members.direction(user).bar(now);
         members.direction(user).emptied(now);
         self.arriving(user, now, members);
@@ -433,13 +429,13 @@ impl Cell {
         direction.potential(now, self.end, left) > 0.0
     }
 
-    /// When the queue of the owner, which had packets waiting, became empty by `now`.
+    /// Returns when the owner's queue became empty, if it had packets and is empty at `now`.
     fn emptied(&mut self, now: Time, members: &mut impl Members) -> Option<Time> {
         let owner = self.owner.filter(|&owner| self.users[owner].waiting)?;
         members.direction(owner).emptied(now)
     }
 
-    /// The owner's queue became empty.
+    /// Notes that the owner's queue is empty.
     fn yield_cell(&mut self, emptied: Time, members: &mut impl Members) {
         self.account(emptied, members);
         if let Some(owner) = self.owner {
@@ -448,8 +444,8 @@ impl Cell {
         }
     }
 
-    /// Gives the rest of the slot that holds `now` to one of those that wait and have opportunities in it, if one does;
-    /// to the only one that waits in any case.
+    /// Gives the rest of the slot at `now` to a waiting user with opportunities in it, if there is one; a lone waiting
+    /// user gets it in any case.
     fn choose(&mut self, now: Time, members: &mut impl Members) {
         if self.waiting == 0 {
             return;
@@ -488,7 +484,7 @@ impl Cell {
         }
     }
 
-    /// Another user has the cell from `now` on.
+    /// Gives the cell to another user from `now` on.
     fn pass_to(&mut self, user: usize, now: Time, members: &mut impl Members) {
         if self.owner == Some(user) {
             return;
@@ -501,14 +497,14 @@ impl Cell {
         self.owner = Some(user);
     }
 
-    /// The unused share of the owner's capacity at `now`.
+    /// Returns the unused share of the owner's capacity at `now`.
     fn share_left(&self, now: Time, members: &mut impl Members) -> Share {
         self.owner.map_or(Share::WHOLE, |owner| {
             members.direction(owner).share_left(now)
         })
     }
 
-    /// Counts what the owner has had up to `now`.
+    /// Counts the owner's time and capacity up to `now`.
     fn account(&mut self, now: Time, members: &mut impl Members) {
         let (Some(since), Some(owner)) = (self.since.take(), self.owner) else {
             return;
@@ -517,14 +513,14 @@ impl Cell {
         let user = &mut self.users[owner];
         user.served += now.since(since);
         if let Some(window) = self.scheduler.window() {
-            // Earlier than some windows nothing counts, and on a radio link the sum is a walk.
+            // Capacity more than 8 windows ago hardly counts, and a radio link sums it slot by slot.
             let from = since.max(now - Duration::from_nanos(window.as_nanos().saturating_mul(8)));
             let potential = members.direction(owner).offered(from, now);
             user.throughput.add(potential, from, now, window);
         }
     }
 
-    /// A start that was to come has come.
+    /// Performs the future start if it is due.
     fn reach(&mut self, now: Time) {
         let Some(zero) = self.start.filter(|&start| start <= now) else {
             return;
@@ -537,7 +533,7 @@ impl Cell {
         }
     }
 
-    /// The end of the slot that holds `now`.
+    /// Returns the end of the slot that contains `now`.
     fn slot_end(&self, now: Time) -> Time {
         let slot = self.slot.as_nanos();
         let end = if now < self.zero {

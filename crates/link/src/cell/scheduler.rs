@@ -2,33 +2,33 @@
 
 use crate::time::{Duration, Time};
 
-/// Choice of a cell among the users that have packets waiting and opportunities in the slot. Of users of equal rank the
-/// one that comes next in turn after the last owner is chosen.
+/// Choice of a cell among users with waiting packets and opportunities in the slot. Among users of equal rank, the cell
+/// chooses the next in turn after the last owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scheduler {
-    /// One after the other.
+    /// The users in turn.
     RoundRobin {},
     /// The user with the highest ratio of its rate in the slot to its throughput, averaged with an exponential window
     /// (Viswanath, Tse & Laroia, "Opportunistic Beamforming Using Dumb Antennas", IEEE Trans. Inf. Theory 48(6), 2002,
     /// §II; convergence: Kushner & Whiting, "Convergence of Proportional-Fair Sharing Algorithms Under General
-    /// Conditions", IEEE Trans. Wireless Commun. 3(4), 2004). The throughput of a user is what its channel offers while
+    /// Conditions", IEEE Trans. Wireless Commun. 3(4), 2004). A user's throughput is the capacity of its channel while
     /// it has the cell.
     ProportionalFair {
         /// Time constant of the window.
         #[serde(rename = "window_ns", default = "default_window")]
         window: Duration,
-        /// The average of a user that enters the cell.
+        /// Initial average of a user that enters the cell.
         #[serde(default)]
         begin: Begin,
     },
     /// The user with the highest rate in the slot (max-CQI).
     MaxRate {},
-    /// The user whose remaining bytes take the least time at its rate in the slot: minimum remaining flow size
-    /// (Fiandrino et al., ICDCN 2019, Algorithm 1). Remaining are the bytes in its queue, and those to come if the
-    /// caller [knows](crate::Cell::arrived) them.
+    /// The user whose remaining bytes take the shortest time at its rate in the slot: minimum remaining flow size
+    /// (Fiandrino et al., ICDCN 2019, Algorithm 1). Remaining bytes are its queue, and the bytes to come if the caller
+    /// [knows](crate::Cell::arrived) them.
     ShortestRemaining {},
-    /// The users of the lowest number of priority, in turn.
+    /// The users with the lowest priority number, in turn.
     Priority {},
 }
 
@@ -36,7 +36,7 @@ pub enum Scheduler {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Begin {
-    /// Nothing: the user gets nearly all slots until its average has grown.
+    /// Zero: the user gets nearly all slots until its average has grown.
     #[default]
     Zero,
     /// The mean of the users that are in the cell.
@@ -50,7 +50,7 @@ fn default_window() -> Duration {
 /// User as seen by a scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// For [`Scheduler::Priority`], 0 the highest.
+    /// Rank under [`Scheduler::Priority`]; 0 is the highest.
     pub priority: u32,
     /// Bytes that the user could send in the slot, above 0.
     pub potential: f64,
@@ -61,7 +61,7 @@ pub struct Candidate {
 }
 
 impl Scheduler {
-    /// The rank of a user: the highest gets the slot.
+    /// Returns the rank of a user: the highest gets the slot.
     pub fn rank(self, user: Candidate, now: Time) -> f64 {
         match self {
             Self::RoundRobin {} => 0.0,
@@ -74,7 +74,7 @@ impl Scheduler {
         }
     }
 
-    /// The average of a user that enters at `now` a cell whose users have averages `present`.
+    /// Returns the initial average of a user that enters at `now`; present: the averages in the cell.
     pub fn entering(self, present: impl Iterator<Item = Average>, now: Time) -> Average {
         let Self::ProportionalFair {
             window,
@@ -92,7 +92,7 @@ impl Scheduler {
         }
     }
 
-    /// The window over which it averages, if it does.
+    /// Returns the averaging window, if any.
     pub fn window(self) -> Option<Duration> {
         match self {
             Self::ProportionalFair { window, .. } => Some(window),
@@ -109,7 +109,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// The sum at `now`, bytes.
+    /// Returns the sum at `now`, bytes.
     pub fn at(self, now: Time, window: Duration) -> f64 {
         self.bytes * (-ratio(now.since(self.since), window)).exp()
     }
@@ -117,7 +117,7 @@ impl Average {
     /// Adds bytes sent evenly from `from` to `to`.
     pub fn add(&mut self, bytes: f64, from: Time, to: Time, window: Duration) {
         let spans = ratio(to.since(from), window);
-        // Bytes sent earlier count less: the mean of exp(-x) over the spans.
+        // Bytes sent earlier count less: by the mean of exp(-x) over the spans.
         let weight = if spans > 0.0 {
             -(-spans).exp_m1() / spans
         } else {

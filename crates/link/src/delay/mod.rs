@@ -130,7 +130,7 @@ pub(crate) fn interpolate(
     Duration::from_nanos(u64::try_from(value).unwrap_or(0))
 }
 
-/// The same for any numbers.
+/// Interpolates between any numbers.
 #[inline]
 pub(crate) fn on_line(before: (u64, i128), after: (u64, i128), position: u64) -> i128 {
     let width = i128::from(after.0) - i128::from(before.0);
@@ -183,7 +183,7 @@ impl<T> Configured<DelayConfig> for Delay<T> {
         }
     }
 
-    /// Delays otherwise from now on; packets on the way keep their departure, and the generator keeps its state.
+    /// Changes the delay of later packets; packets in transit keep their departure, and the generator its state.
     fn change(&mut self, config: &DelayConfig, _: Time, _: Time, _: Duration) {
         self.least = config.least();
         self.line.set_reordering(config.reorders());
@@ -195,7 +195,7 @@ impl<T> Configured<DelayConfig> for Delay<T> {
 }
 
 impl<P> Behaviour<P> for Delay<Item<P>> {
-    /// Plays the recording from position `offset` on at the instant `zero`; packets on the way keep their departure.
+    /// Plays the recording from position `offset` on at `zero`; packets in transit keep their departure.
     fn restart(&mut self, zero: Time, _: Time, offset: Duration) {
         self.zero = zero;
         self.offset = offset;
@@ -226,18 +226,18 @@ impl<T> Delay<T> {
         self.line.push(now + delay, packet);
     }
 
-    /// Removes all packets on their way.
+    /// Removes all packets in transit.
     pub(crate) fn drain(&mut self) -> Vec<T> {
         self.line.drain()
     }
 
-    /// The shortest time that a packet can spend here.
+    /// Returns the minimum delay of a packet.
     pub(crate) fn least(&self) -> Duration {
         self.least
     }
 }
 
-/// Packets in transit with their departures, which may be set to keep the order of arrival.
+/// Packets in transit with their departures; optionally, they keep the order of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayLine<T> {
     /// Packets that keep the order of arrival.
@@ -316,7 +316,7 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// Remove all packets, in order of departure. Later ones need not wait for them.
+    /// Remove all packets, in order of departure. Later packets need not wait for them.
     pub(crate) fn drain(&mut self) -> Vec<T> {
         self.last = Time::ZERO;
         std::iter::from_fn(|| self.pop()).collect()

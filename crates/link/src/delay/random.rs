@@ -1,4 +1,4 @@
-//! Delays that are drawn from a distribution, as the network emulator of Linux (netem) draws them.
+//! Delays drawn from a distribution, as in the network emulator of Linux (netem).
 
 use std::sync::Arc;
 
@@ -106,13 +106,13 @@ impl TryFrom<Vec<Duration>> for Observed {
 const CUT: f64 = 32_767.0 / 8_192.0;
 
 impl Distribution {
-    /// The distribution of the given observations; `None` if there are none.
+    /// Returns the distribution of the given observations; `None` if there are none.
     pub fn empirical(observations: Vec<Duration>) -> Option<Self> {
         let delays = observations.try_into().ok()?;
         Some(Self::Empirical { delays })
     }
 
-    /// The delay below which the share `u` (from 0 up to but excluding 1) of all delays lies.
+    /// Returns the `u` quantile of the delay; 0 ≤ u < 1.
     pub(crate) fn quantile(&self, u: f64) -> Duration {
         let around = |mean: &Duration, scale: &Duration, z: f64| {
             Duration::from_secs_f64(mean.as_secs_f64() + scale.as_secs_f64() * z)
@@ -161,7 +161,7 @@ impl Draw {
         *self = Self::new(self.config.clone());
     }
 
-    /// Draws from another distribution from now on; the generator keeps its state.
+    /// Changes the distribution of later draws; the generator keeps its state.
     pub(crate) fn change(&mut self, config: RandomDelay) {
         self.config = config;
     }

@@ -11,7 +11,7 @@ use crate::units::Share;
 /// A change that follows every start of a direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When, after the start.
+    /// Time after the start.
     pub at: Duration,
     /// Number of the stage, from 0.
     pub stage: usize,
@@ -26,16 +26,16 @@ pub enum InForce {
     Start,
     /// A change known beforehand: its number in the [list](Direction::with_changes).
     Scheduled(usize),
-    /// The last [change](Direction::change) asked for by a call.
+    /// The last [change](Direction::change) requested by a call.
     Called,
 }
 
-/// Why a change is refused.
+/// Error of a refused change.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ChangeError(String);
 
-/// Something that happens to the stages at an instant to come.
+/// A future event of the stages.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) at: Time,
@@ -44,9 +44,9 @@ pub(super) struct Pending {
 
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// A start; the span is added to the offset.
+    /// A restart; the span is added to the offset.
     Restart(Duration),
-    /// Asked for by a call.
+    /// Requested by a call.
     Change {
         stage: usize,
         config: Box<StageConfig>,
@@ -69,10 +69,10 @@ impl What {
 }
 
 impl<P: Clone> Direction<P> {
-    /// The same direction with changes known beforehand. They happen anew after every [restart](Self::restart), which
-    /// begins with the stages as they were given to [`new`](Self::new).
+    /// Adds changes known beforehand. They happen again after every [restart](Self::restart), which begins with the
+    /// stages given to [`new`](Self::new).
     ///
-    /// Errors if a change names a stage that is not there, or is of another kind.
+    /// Errors if a change names a missing stage, or a stage of another kind.
     pub fn with_changes(mut self, changes: Vec<Change>) -> Result<Self, ChangeError> {
         for change in &changes {
             self.check(change.stage, &change.config)?;
@@ -82,15 +82,14 @@ impl<P: Clone> Direction<P> {
         Ok(self)
     }
 
-    /// Changes what a stage does from `at` on, or from now on if that is past. `stage` counts from 0, and `config` must
-    /// be of the same kind as what the stage does now.
+    /// Changes a stage from `at` on, or from now on if `at` is past. `stage` counts from 0, and `config` must be of the
+    /// stage's present kind.
     ///
-    /// No packet is lost by it but those that a smaller limit has no room for, which are
-    /// [dropped](crate::DropReason::QueueFull): by drop-head and FQ-CoDel as these do, by all others from the tail. The
-    /// packet in service stays in service, and what was sent of it stays sent. Packets on their way in a delay stage
-    /// keep their departure. A schedule or series takes its position from the last restart. Random generators keep
-    /// their state. The change lasts until another one, or until a restart where there are [changes known
-    /// beforehand](Self::with_changes).
+    /// The change drops no packets, except those that [exceed](crate::DropReason::QueueFull) a smaller limit: drop-head
+    /// and FQ-CoDel drop as usual, all other queues from the tail. The packet in service stays in service, and its sent
+    /// bytes stay sent. Packets in transit in a delay stage keep their departure. A schedule or series takes its
+    /// position from the last restart. Random generators keep their state. The change lasts until another change, or
+    /// until a restart if there are [changes known beforehand](Self::with_changes).
     pub fn change(
         &mut self,
         at: Time,
@@ -126,7 +125,7 @@ impl<P: Clone> Direction<P> {
         Err(ChangeError(problem))
     }
 
-    /// Puts it behind all that happens at or before its time.
+    /// Adds a pending event after all events at or before its time.
     pub(super) fn schedule(&mut self, pending: Pending) {
         let index = self.pending.partition_point(|other| other.at <= pending.at);
         self.pending.insert(index, pending);
@@ -197,7 +196,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Closes or opens the stage with the queue, as the gates require at `at`, and plans the next time.
+    /// Closes or opens the stage with the queue, as the gates require at `at`, and plans the next gate event.
     pub(super) fn set_gate(&mut self, at: Time) {
         let zero = self.zero;
         let gates = self.stages.iter().filter_map(|stage| match stage {
@@ -241,7 +240,7 @@ impl<P: Clone> Direction<P> {
         self.queue_changed(index, at);
     }
 
-    /// Drops the packets on their way behind a stage.
+    /// Drops the packets in flight behind a stage.
     fn drop_in_flight(&mut self, index: usize, at: Time) {
         for stage in index + 1..self.stages.len() {
             let Stage::Delay(delay) = &mut self.stages[stage] else {
@@ -253,7 +252,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// The capacity of the bins follows the schedule from `at` on.
+    /// Begins a new grid of bins, with the schedule from `at` on.
     fn lay_bins(&mut self, at: Time) {
         let offer = self.offer();
         if let Some(meter) = &mut self.meter {

@@ -22,12 +22,12 @@ use crate::units::{Bytes, Packets};
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
 ///
 /// `P` identifies a packet for the caller, such as an index. The whole contract:
-/// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it gives `None`, then come back
-/// at [`next_event`](Self::next_event) or with the next packet. Coming late changes nothing but when the caller learns
-/// of an outcome: its times are computed, not observed. Time never runs backwards here; an earlier `now` counts as the
-/// latest one seen.
+/// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it returns `None`, then call
+/// again at [`next_event`](Self::next_event) or with the next packet. A late call only delays the caller's knowledge of
+/// an outcome: the outcome's times are computed, not observed. Time never runs backwards here; an earlier `now` counts
+/// as the latest one seen.
 ///
-/// At one instant, packets leave a stage before others enter it. Once the queues have reached their greatest length,
+/// At one instant, packets leave a stage before others enter it. Once the queues have reached their maximum length,
 /// nothing allocates.
 ///
 /// ```
@@ -52,9 +52,9 @@ use crate::units::{Bytes, Packets};
 pub struct Direction<P> {
     stages: Vec<Stage<P>>,
     outcomes: VecDeque<Outcome<P>>,
-    /// Second packets that are about to enter a stage.
+    /// Duplicates that are about to enter a stage.
     twins: VecDeque<(usize, Time, Item<P>)>,
-    /// The stage with the next event, and its time: asked for much more often than it changes.
+    /// The stage with the next event, and its time: read much more often than it changes.
     next: Option<(usize, Time)>,
     held: QueueLevel,
     zero: Time,
@@ -63,20 +63,20 @@ pub struct Direction<P> {
     clock: Time,
     /// Restarts and changes in the future, in order.
     pending: VecDeque<Pending>,
-    /// The stages as they are at every start.
+    /// The configurations of the stages at every start.
     configs: Vec<StageConfig>,
     /// Changes after every start.
     changes: Vec<Change>,
-    /// By stage.
+    /// Origins, by stage.
     in_force: Vec<InForce>,
     meter: Option<Meter>,
     /// Index of the first bottleneck.
     metered: Option<usize>,
-    /// True if gates have closed it.
+    /// True if gates have closed the queue.
     closed: bool,
-    /// True if gates drop packets on their way.
+    /// True if gates drop packets in flight.
     cuts: bool,
-    /// True if it is a user of a cell.
+    /// True if the direction is a user of a cell.
     in_cell: bool,
     /// True if the cell serves another user.
     barred: bool,
@@ -85,7 +85,7 @@ pub struct Direction<P> {
 }
 
 impl<P: Clone> Direction<P> {
-    /// A direction whose schedules and recorded series start at `zero`. Before that a trace offers nothing.
+    /// A direction whose schedules and recorded series start at `zero`; traces offer nothing before.
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
         let metered = stages.iter().position(|stage| stage.queue().is_some());
         let mut direction = Self {
@@ -116,9 +116,9 @@ impl<P: Clone> Direction<P> {
     /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
     /// added to the configured offset of traces and series.
     ///
-    /// Packets that are queued or on their way stay. If `zero` lies in the future, nothing changes until then; if it
-    /// lies in the past the schedules are where they would be had they started in time. A later call replaces those
-    /// that were to come into force at its `zero` or after.
+    /// Packets that are queued or in flight stay. If `zero` lies in the future, nothing changes until then. If it lies
+    /// in the past, the schedules continue as if they had started at `zero`. A later call replaces pending restarts
+    /// with the same or a later `zero`.
     pub fn restart(&mut self, zero: Time, offset: Duration) {
         self.pending
             .retain(|other| other.at < zero || !other.what.is_restart());
@@ -146,10 +146,10 @@ impl<P: Clone> Direction<P> {
         self.next = self.next_internal();
     }
 
-    /// The earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
+    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
     ///
-    /// Never later than the next delivery. It may be earlier, and then `poll` gives nothing and this a later instant. A
-    /// drop may be reported later than it happened: by the least delay of the stages behind it.
+    /// The instant is never later than the next delivery. If it is earlier, `poll` returns `None`, and this method a
+    /// later instant. A drop may be reported late: by the minimum delay of the stages behind it.
     pub fn next_event(&self) -> Option<Time> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
@@ -172,13 +172,13 @@ impl<P: Clone> Direction<P> {
         earliest
     }
 
-    /// The next packet that had left or been dropped by `now`, in order of that time; call until `None`.
+    /// Returns the next packet that has left or been dropped by `now`, in order of time; call until `None`.
     pub fn poll(&mut self, now: Time) -> Option<Outcome<P>> {
         self.settle(now);
         self.outcomes.pop_front()
     }
 
-    /// The queue of the first bottleneck, as of the last call.
+    /// Returns the queue of the first bottleneck, as of the last call.
     pub fn queue(&self) -> QueueLevel {
         self.metered
             .and_then(|index| self.stages[index].level())
@@ -190,13 +190,13 @@ impl<P: Clone> Direction<P> {
         self.closed
     }
 
-    /// All packets that have neither left nor been dropped, as of the last call.
+    /// Returns the packets that have neither left nor been dropped, as of the last call.
     pub fn held(&self) -> QueueLevel {
         self.held
     }
 
-    /// Brings everything up to `now`, pending restarts and changes at their instants. Returns the time of the
-    /// direction.
+    /// Processes all events up to `now`, with pending restarts and changes at their instants. Returns the direction's
+    /// time.
     fn settle(&mut self, now: Time) -> Time {
         let now = now.max(self.clock);
         while self
@@ -208,7 +208,7 @@ impl<P: Clone> Direction<P> {
                 break;
             };
             let at = pending.at.max(self.clock);
-            // What leaves before it leaves by the old schedule, what would leave at it by the new one.
+            // Departures before the instant follow the old schedule, departures at the instant the new one.
             if let Some(before) = at.as_nanos().checked_sub(1).map(Time::from_nanos) {
                 self.run(before);
             }
@@ -244,7 +244,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// The stage with the next event, and its time; of several at one instant the last one.
+    /// Returns the stage with the next event, and its time; the last of several stages at one instant.
     #[inline]
     fn next_internal(&self) -> Option<(usize, Time)> {
         let mut next: Option<(usize, Time)> = None;
@@ -258,7 +258,7 @@ impl<P: Clone> Direction<P> {
         next
     }
 
-    /// Passes a second packet to the given stage, after the first.
+    /// Passes a duplicate to a stage, after the original.
     #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
@@ -365,8 +365,8 @@ impl<P: Clone> Direction<P> {
         });
     }
 
-    /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck, and a gate
-    /// for packets on their way.
+    /// Returns the earliest departure from a stage. A pending restart or change can alter a bottleneck's departure, and
+    /// a gate the departure of packets in flight.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_delivery();
         let Some(pending) = self.pending.front() else {
@@ -385,23 +385,22 @@ impl<P: Clone> Direction<P> {
 }
 
 impl<P: Clone> Direction<P> {
-    /// The same direction with a meter. Its [bins](Self::finished_bins) pile up until they are taken.
+    /// Returns the direction with a meter. Its [bins](Self::finished_bins) accumulate until they are taken.
     pub fn with_meter(mut self) -> Self {
         self.meter = Some(Meter::new(self.zero, self.offer()));
         self
     }
 
-    /// The bins of the meter that had ended by `now` and were not taken before, in order of time, without a gap.
+    /// Returns the meter's bins that have ended by `now` and were not taken before, in order of time, without a gap.
     ///
-    /// The first one holds `zero`, or the first packet if that came earlier. Nothing without a
-    /// [meter](Self::with_meter).
+    /// The first bin contains `zero`, or the first packet if earlier. Empty without a [meter](Self::with_meter).
     pub fn finished_bins(&mut self, now: Time) -> impl Iterator<Item = Bin> + '_ {
         let now = self.settle(now);
         let mut meter = self.meter.as_mut();
         std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
     }
 
-    /// A packet has been delivered or dropped.
+    /// Counts a delivered or dropped packet.
     #[inline]
     fn ended(&mut self, now: Time, size: Bytes, fate: Fate) {
         let Some(meter) = &mut self.meter else {
@@ -426,7 +425,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Reports another schedule to the meter.
+    /// Reports a changed schedule to the meter.
     fn offer_changed(&mut self, index: usize) {
         if let Stage::WorkloadDependent(link) = &mut self.stages[index]
             && let Some(from) = link.take_spliced()

@@ -12,7 +12,7 @@ impl<P: Clone> Direction<P> {
         self.in_cell = true;
     }
 
-    /// The stage where packets queue.
+    /// Returns the stage where packets queue.
     fn metered_stage(&self) -> Option<&(dyn Behaviour<P> + '_)> {
         self.metered.map(|index| self.stages[index].behaviour())
     }
@@ -23,8 +23,8 @@ impl<P: Clone> Direction<P> {
         self.set_barred(true, Share::WHOLE);
     }
 
-    /// A slot ends at `at`: opportunities at `at` belong to the next one, what a steady flow has sent by then has left.
-    /// Returns when the queue became empty, if it is.
+    /// Ends a slot at `at`: opportunities at `at` belong to the next slot, bytes that a steady flow sent by then have
+    /// left. Returns when the queue became empty, if it is.
     pub(crate) fn end_slot(&mut self, at: Time) -> Option<Time> {
         let stage = self.metered_stage();
         if stage.is_some_and(|stage| stage.is_steady()) {
@@ -55,7 +55,7 @@ impl<P: Clone> Direction<P> {
         self.next = self.next_internal();
     }
 
-    /// When the queue became empty, if it is at `now`.
+    /// Returns when the queue became empty, if it is empty at `now`.
     pub(crate) fn emptied(&mut self, now: Time) -> Option<Time> {
         self.settle(now);
         self.empty_since()
@@ -65,27 +65,27 @@ impl<P: Clone> Direction<P> {
         (self.queue().packets == Packets(0)).then_some(self.emptied)
     }
 
-    /// When the queue may become shorter or be served otherwise, if nothing else arrives.
+    /// Returns when the queue or its service may next change without an arrival.
     pub(crate) fn queue_event(&self) -> Option<Time> {
         let event = self.metered_stage().and_then(|stage| stage.queue_event());
         let change = self.pending.front().map(|pending| pending.at);
         earlier(event, change)
     }
 
-    /// The unused share of the bottleneck's capacity at `at`.
+    /// Returns the unused share of the bottleneck's capacity at `at`.
     pub(crate) fn share_left(&self, at: Time) -> Share {
         let stage = self.metered_stage();
         stage.map_or(Share::WHOLE, |stage| stage.left(at))
     }
 
-    /// Bytes that the bottleneck offers from `from` up to but excluding `to`, used or not.
+    /// Returns the capacity of the bottleneck from `from` up to but excluding `to`, bytes, used or not.
     pub fn offered(&self, from: Time, to: Time) -> f64 {
         let stage = self.metered_stage();
         stage.map_or(0.0, |stage| stage.potential(from, to))
     }
 
-    /// Waiting bytes that the bottleneck can carry from `from` up to but excluding `to`; the capacity at `from` counts
-    /// by its share. Nothing during an outage.
+    /// Returns the bytes that the bottleneck can carry from `from` up to but excluding `to`, with `share` of its
+    /// capacity at `from`; zero during an outage.
     pub(crate) fn potential(&self, from: Time, to: Time, share: Share) -> f64 {
         let Some(stage) = self.metered_stage() else {
             return 0.0;

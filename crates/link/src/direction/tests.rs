@@ -12,14 +12,14 @@ fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
 }
 
-/// A direction with an opportunity every so many ms.
+/// Returns a direction with an opportunity every `millis` ms.
 fn looped(millis: u64) -> Direction<char> {
     let trace = Arc::new(Trace::from_millis([millis]).unwrap());
     let bottleneck = BottleneckConfig::new(Schedule::looped(trace));
     Direction::new(vec![bottleneck.into()], Time::ZERO)
 }
 
-/// All departures by waiting for one event after the other.
+/// Returns all departures, event by event.
 fn departures(direction: &mut Direction<char>) -> Vec<Time> {
     let mut departures = Vec::new();
     while let Some(next) = direction.next_event() {

@@ -1,8 +1,8 @@
-//! A graph of directions: packets pass from one to the next, and cells share the time of some.
+//! A graph of directions: packets pass from one to the next; some directions share a cell.
 //!
 //! The emulator (monotonic clock), virtual hosts (an event queue) and the recorder's virtual network drive the same
-//! graph; each keeps its own packets, and takes what comes out of a direction to the [next one](Graph::onward) at the
-//! instant of its departure.
+//! graph. Each keeps its own packets, and passes a packet that leaves a direction to the [next one](Graph::onward) at
+//! the instant of departure.
 
 pub mod table;
 mod topology;
@@ -34,8 +34,8 @@ pub struct DirectionConfig {
     pub stages: Vec<StageConfig>,
     /// Changes after every start.
     pub changes: Vec<Change>,
-    /// When it joins other vertices, in order of time. A packet arrives at the end of the time at which it left the
-    /// bottleneck.
+    /// Moves to other vertices, in order of time. A packet arrives at the vertex that the direction reached when the
+    /// packet left the bottleneck.
     pub moves: Vec<Move>,
 }
 
@@ -49,10 +49,10 @@ impl From<Vec<StageConfig>> for DirectionConfig {
     }
 }
 
-/// A direction that joins other vertices.
+/// A move of a direction to other vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// After every start.
+    /// Time after every start.
     pub at: Duration,
     /// The vertex it leaves from then on.
     pub from: u16,
@@ -67,19 +67,19 @@ pub struct GraphConfig {
     pub vertices: usize,
     /// The directions.
     pub directions: Vec<DirectionConfig>,
-    /// The cells, each with the number of the direction of each user: a direction may be in one cell after another.
+    /// The cells, each with the direction numbers of its users. A direction may be in one cell after another.
     pub cells: Vec<(CellConfig, Vec<usize>)>,
 }
 
-/// Why a graph cannot be made.
+/// Error of an invalid graph.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GraphError {
     /// A change of a direction is refused.
     #[error("direction {direction}: {problem}")]
     Change {
-        /// Its number.
+        /// Number of the direction.
         direction: usize,
-        /// Why.
+        /// Reason.
         problem: ChangeError,
     },
     /// A cell is refused.
@@ -92,7 +92,7 @@ pub enum GraphError {
 pub enum Onward {
     /// It is at its destination.
     Arrived,
-    /// Into this direction, at its departure.
+    /// Into this direction, at the departure.
     Next(usize),
     /// Nowhere: no path leads to its destination.
     Lost,
@@ -130,13 +130,13 @@ pub struct Graph<P> {
     topology: Topology,
     cells: Vec<SharedCell>,
     directions: Vec<Direction<P>>,
-    /// Of each direction, the number of each cell that it visits, and of the user that it is there.
+    /// For each direction, the cells that it visits, with its user number in each.
     visits: Vec<Vec<(usize, usize)>>,
     /// Events of the cells and of the directions: at one instant the cells come first.
     agenda: Agenda,
     outcomes: VecDeque<(usize, Outcome<P>)>,
     clock: Time,
-    /// By direction, where outcomes are counted.
+    /// By direction, if outcomes are counted.
     tallies: Vec<Tally>,
 }
 
@@ -219,8 +219,7 @@ impl<P: Clone> Graph<P> {
         self.accept_tagged(now, direction, packet, size, Tag::default(), None);
     }
 
-    /// Takes in a packet likewise, with its tag. to_come: bytes that the user of a cell will send beyond
-    /// those in its queue.
+    /// Takes in a packet with its tag. to_come: bytes that the user of a cell will send beyond its queue.
     pub fn accept_tagged(
         &mut self,
         now: Time,
@@ -243,8 +242,7 @@ impl<P: Clone> Graph<P> {
         self.plan(direction);
     }
 
-    /// Returns the earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another
-    /// packet.
+    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
     pub fn next_event(&self) -> Option<Time> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
@@ -252,7 +250,7 @@ impl<P: Clone> Graph<P> {
         self.agenda.first().map(|(at, _)| at)
     }
 
-    /// Returns the next packet that had left a direction or been dropped in it by `now`, with the direction; call until
+    /// Returns the next packet that has left a direction or been dropped in it by `now`, with the direction; call until
     /// `None`.
     ///
     /// Called at each [event](Self::next_event), outcomes come in order of time over all directions.
@@ -267,7 +265,7 @@ impl<P: Clone> Graph<P> {
         next
     }
 
-    /// Returns where a packet to a vertex goes that has come out of a direction.
+    /// Returns the next place of a packet that has left a direction.
     pub fn onward(&self, direction: usize, outcome: &Outcome<P>, destination: usize) -> Onward {
         let vertex = self.topology.at(outcome.released).end(direction);
         if vertex == destination {
@@ -317,7 +315,7 @@ impl<P: Clone> Graph<P> {
         changed
     }
 
-    /// Brings the clocks of all directions and cells up to `now`, which may bring a drop to light.
+    /// Brings the clocks of all directions and cells up to `now`, which may reveal a drop.
     pub fn catch_up(&mut self, now: Time) {
         let now = self.advance(now);
         for direction in 0..self.directions.len() {
@@ -336,29 +334,29 @@ impl<P: Clone> Graph<P> {
         &self.directions
     }
 
-    /// Returns of each direction what has happened in it; see [`with_tallies`](Self::with_tallies).
+    /// Returns the tally of each direction; see [`with_tallies`](Self::with_tallies).
     pub fn tallies(&self) -> &[Tally] {
         &self.tallies
     }
 
-    /// Takes the bins of the [meter](Direction::with_meter) of a direction that had ended by `now`; see
+    /// Takes the bins of a direction's [meter](Direction::with_meter) that have ended by `now`; see
     /// [`Direction::finished_bins`].
     pub fn finished_bins(&mut self, direction: usize, now: Time, mut take: impl FnMut(Bin)) {
         let bins = self.directions[direction].finished_bins(now);
         bins.for_each(&mut take);
-        // The direction's clock has caught up, which may have brought a drop to light.
+        // The direction's clock has caught up, which may have revealed a drop.
         self.plan(direction);
     }
 
-    /// Returns how long each user of a cell has had it with packets waiting, as of the last call.
+    /// Returns the time that each user has had a cell with packets waiting, as of the last call.
     pub fn served(&mut self, cell: usize) -> impl Iterator<Item = Duration> + '_ {
         let now = self.clock;
         self.with_cell(cell, |cell, users| cell.catch_up(now, users));
         self.cells[cell].cell.served()
     }
 
-    /// Returns what a direction has of the time of the cell that it is in at `now`, if it is in one: the number of
-    /// [users](Cell::sharers) that share it, and the duration of a slot.
+    /// Returns a direction's turn in its cell at `now`, if it is in one: the number of [users](Cell::sharers) that
+    /// share the cell, and the duration of a slot.
     pub fn turn(&mut self, now: Time, direction: usize) -> Option<(usize, Duration)> {
         let now = self.advance(now);
         let (number, user) = self.visit(direction)?;
@@ -396,14 +394,14 @@ impl<P: Clone> Graph<P> {
         }
     }
 
-    /// Returns the cell that a direction is in at present, and the user that it is there.
+    /// Returns the present cell of a direction, and its user number there.
     #[inline]
     fn visit(&self, direction: usize) -> Option<(usize, usize)> {
         let mut visits = self.visits[direction].iter().copied();
         visits.find(|&(cell, user)| self.cells[cell].cell.is_present(user))
     }
 
-    /// Does something with a cell, which may pass it from one direction to another.
+    /// Runs `work` on a cell, which may pass the cell to another direction.
     fn with_cell(&mut self, number: usize, work: impl FnOnce(&mut Cell, &mut Users<'_, P>)) {
         let SharedCell { cell, users } = &mut self.cells[number];
         let before = cell.owner().map(|owner| users[owner]);

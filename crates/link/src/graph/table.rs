@@ -1,5 +1,5 @@
-//! The serialised form of a graph: tables of directions and cells, as the configurations of the emulator and of virtual
-//! runs have them.
+//! The serialised form of a graph: tables of directions and cells, as in the configurations of the emulator and of
+//! virtual runs.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -21,18 +21,18 @@ use crate::units::BitRate;
 /// A direction from a vertex to the next.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DirectionTable {
-    /// Its unique name, such as `mobile-0.uplink`.
+    /// Unique name, such as `mobile-0.uplink`.
     pub name: String,
     /// Name of the vertex it leaves.
     pub from: String,
     /// Name of the vertex it reaches.
     pub to: String,
-    /// Stages that a packet passes, in order: tables as [`language`](crate::language) reads them.
+    /// Stages that a packet passes, in order: tables of the form in [`language`](crate::language).
     pub stages: Vec<Value>,
     /// Changes after every start.
     #[serde(default)]
     pub changes: Vec<ChangeTable>,
-    /// When it joins other vertices, in order of time.
+    /// Moves to other vertices, in order of time.
     #[serde(default)]
     pub moves: Vec<MoveTable>,
 }
@@ -47,7 +47,7 @@ pub struct ChangeTable {
     pub to: Value,
 }
 
-/// A direction that joins other vertices.
+/// A move of a direction to other vertices.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveTable {
@@ -60,7 +60,7 @@ pub struct MoveTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellTable {
-    /// Its unique name, such as `macro.uplink`.
+    /// Unique name, such as `macro.uplink`.
     pub name: String,
     /// Scheduler that assigns the slots.
     pub scheduler: Scheduler,
@@ -75,9 +75,9 @@ pub struct CellTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserTable {
-    /// Its name.
+    /// Name of the direction.
     pub direction: String,
-    /// When it is in the cell.
+    /// Time in the cell.
     #[serde(flatten)]
     pub visit: Visit,
 }
@@ -86,18 +86,18 @@ fn slot() -> Duration {
     Duration::from_millis(1)
 }
 
-/// Why tables describe no graph.
+/// Error of tables without a valid graph.
 #[derive(Debug, Error)]
 pub enum TableError {
     /// A table is malformed, or does not fit the others.
     #[error("{place}: {problem}")]
     Table {
-        /// Its place, such as `directions[2] (core.uplink)`.
+        /// Place of the table, such as `directions[2] (core.uplink)`.
         place: String,
         /// Problem and correct value.
         problem: String,
     },
-    /// A file that a stage names: `FILE:LINE: reason`, or why it cannot be opened.
+    /// A file of a stage is malformed, `FILE:LINE: reason`, or cannot be opened.
     #[error("{0}")]
     File(LanguageError),
 }
@@ -109,7 +109,7 @@ pub struct GraphTables<'a> {
     pub vertices: Vec<&'a str>,
     /// The directions.
     pub directions: Vec<&'a DirectionTable>,
-    /// Cells that directions share, each direction at most one at a time.
+    /// Cells; a direction is in at most one at a time.
     pub cells: &'a [CellTable],
 }
 
@@ -143,7 +143,7 @@ impl GraphTables<'_> {
         )
     }
 
-    /// Reads the stages of all directions. Directions that name one trace share it. open: the files that stages name.
+    /// Reads the stages of all directions. Directions that name the same trace share it. open: opens a stage's file.
     pub fn build<F: Read>(
         &self,
         open: impl FnMut(&Path) -> io::Result<F>,
@@ -186,7 +186,7 @@ impl GraphTables<'_> {
         };
         let stages = table.stages.iter().map(&mut stage);
         let stages: Vec<StageConfig> = stages.collect::<Result<_, _>>()?;
-        // Once packets have passed, a rate of 0 is an outage.
+        // A rate of 0 is an outage only after packets have passed.
         let passes_nothing = |stage: &StageConfig| {
             matches!(stage, StageConfig::Bottleneck(BottleneckConfig { schedule, .. })
                 if *schedule == Schedule::Constant(BitRate(0)))

@@ -12,21 +12,21 @@ type Ends = (usize, usize);
 #[derive(Clone, Debug)]
 pub struct Topology {
     zero: Time,
-    /// The paths, and from when on after time zero. The first are there from the beginning on.
+    /// Paths, each with its begin after time zero; the first begin at zero.
     periods: Vec<(Duration, Joined)>,
 }
 
-/// Shortest paths over the graph, counted in directions; of equally short ones the direction listed first.
+/// Shortest paths over the graph, counted in directions; among equal paths, the first listed direction.
 #[derive(Clone, Debug)]
 struct Joined {
-    /// Of each direction.
+    /// Ends of each direction.
     ends: Vec<Ends>,
     vertices: usize,
     /// `next[from * vertices + to]`
     next: Vec<u16>,
 }
 
-/// No direction leads there.
+/// Entry without a path.
 const NONE: u16 = u16::MAX;
 
 /// The paths at one time.
@@ -34,7 +34,7 @@ const NONE: u16 = u16::MAX;
 pub struct Paths<'a>(&'a Joined);
 
 impl Topology {
-    /// Computes the paths over so many vertices; moves count from `zero` on.
+    /// Computes the paths over this many vertices; moves count from `zero` on.
     pub fn new(vertices: usize, directions: &[DirectionConfig], zero: Time) -> Self {
         let ends = directions.iter().map(|it| (it.from.into(), it.to.into()));
         let mut ends: Vec<Ends> = ends.collect();
@@ -70,8 +70,8 @@ impl Topology {
 }
 
 impl Paths<'_> {
-    /// Returns the direction that leads from vertex `from` towards vertex `to`; `None` if there is no path, or none is
-    /// needed.
+    /// Returns the direction that leads from vertex `from` towards vertex `to`; `None` without a path, or if both are
+    /// equal.
     pub fn next(&self, from: usize, to: usize) -> Option<usize> {
         match self.0.next[from * self.0.vertices + to] {
             NONE => None,
@@ -110,7 +110,7 @@ impl Joined {
     }
 }
 
-/// A breadth-first search backwards from each vertex.
+/// Searches backwards from each vertex, breadth first.
 fn shortest(vertices: usize, ends: &[(usize, usize)]) -> Vec<u16> {
     let mut into = vec![Vec::new(); vertices];
     for (direction, &(from, to)) in ends.iter().enumerate() {

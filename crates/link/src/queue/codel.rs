@@ -1,4 +1,4 @@
-//! Controlled delay (RFC 8289): packets are dropped or marked where they leave, by the time that they have waited.
+//! Controlled delay (RFC 8289): packets are dropped or marked on departure, by their waiting time.
 
 use crate::schema::JsonSchema;
 
@@ -73,7 +73,7 @@ struct Candidate<P> {
 }
 
 impl Control {
-    /// The packet to be sent at `now` (RFC 8289 §5.5). `elsewhere` waits for the same link in other lines (§4.4).
+    /// Returns the packet to send at `now` (RFC 8289 §5.5). elsewhere: bytes in other lines for the link (§4.4).
     pub(crate) fn dequeue<P>(
         &mut self,
         now: Time,
@@ -111,7 +111,7 @@ impl Control {
                 candidate = self.candidate(&mut source);
             }
             self.dropping = true;
-            // If dropping ended a short while ago, the rate that controlled the queue then is a good one to begin with.
+            // If dropping ended recently, it resumes with the rate that controlled the queue then.
             let delta = self.count.saturating_sub(self.last_count);
             let recently = self.last_count > 0
                 && now.since(self.drop_next)
@@ -123,7 +123,7 @@ impl Control {
         candidate.item
     }
 
-    /// More signals are due: packets were dropped elsewhere (`fq_codel_drop` of Linux).
+    /// Raises the rate of signals after `drops` elsewhere (`fq_codel_drop` of Linux).
     pub(crate) fn strengthen(&mut self, drops: u32) {
         self.count = self.count.saturating_add(drops);
     }
@@ -132,7 +132,7 @@ impl Control {
     fn candidate<P>(&mut self, source: &mut Source<'_, P>) -> Candidate<P> {
         let (now, config) = (source.now, source.config);
         let item = source.line.pop();
-        // Nothing is dropped while no more than a packet waits behind it (`maxpacket`, §4.1 and §5.3).
+        // Nothing is dropped while at most one packet waits behind it (`maxpacket`, §4.1 and §5.3).
         let above = item
             .as_ref()
             .is_some_and(|item| now.since(item.entered) >= config.target && source.backlog() > MTU);
@@ -145,7 +145,7 @@ impl Control {
         Candidate { item, ok_to_drop }
     }
 
-    /// The next drop: t + interval / √count (§5.6).
+    /// Returns the next drop: t + interval / √count (§5.6).
     fn control_law(&self, t: Time, config: &CoDelConfig) -> Time {
         let step = config.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         t + Duration::from_nanos(step as u64)
@@ -158,7 +158,7 @@ impl<P> Source<'_, P> {
         self.line.level().bytes + self.elsewhere
     }
 
-    /// Marks the packet, or drops it. Returns whether it was marked, and so is still there.
+    /// Marks the packet, or drops it. Returns whether it was marked, and so kept.
     fn signal(&mut self, candidate: &mut Candidate<P>) -> bool {
         let marked = self.config.ecn && candidate.item.as_mut().is_some_and(Item::mark);
         if !marked {
@@ -203,8 +203,8 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// Every millisecond a packet is taken that has waited 20 ms, from a backlog that never shrinks. Returns when
-    /// packets were dropped, and when marked, in ns.
+    /// Takes every millisecond a packet that has waited 20 ms from a backlog that never shrinks. Returns the times of
+    /// drops and of marks, in ns.
     fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
         let mut queue = Managed::<_, Control>::new(config, None, Time::ZERO);
         let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());
@@ -330,7 +330,7 @@ mod tests {
             Bytes(0),
             &mut dropped,
         );
-        // a and b may go; c has only 1000 bytes behind it, which ends the dropping
+        // a and b are dropped; c has only 1000 bytes behind it, which ends the dropping
         assert_eq!(sent.map(|item| item.packet), Some('c'));
         assert_eq!(dropped.len(), 2);
         assert!(!control.dropping && control.first_above.is_none());

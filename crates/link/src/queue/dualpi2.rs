@@ -83,7 +83,7 @@ pub(crate) struct DualPi2<P> {
     classic: Line<P>,
     control: Control,
     timer: Timer,
-    /// Weighted round robin: at most zero, it is L's turn.
+    /// Credit of the weighted round robin: L's turn if at most 0.
     credit: i64,
 }
 
@@ -181,10 +181,10 @@ impl<P> QueueDiscipline<P> for DualPi2<P> {
 }
 
 impl<P> DualPi2<P> {
-    /// Lines 4b to 8j: marks a packet of L, or returns that it must be dropped.
+    /// Lines 4b to 8j: marks a packet of L, or returns true to drop it.
     fn drops_low(&mut self, now: Time, item: &mut Item<P>, spared: bool) -> bool {
         let control = &mut self.control;
-        // A single packet is not a queue (`Th_len`).
+        // A single packet is no queue (`Th_len`).
         let own = match self.low.is_empty() {
             true => 0.0,
             false => ramp(&self.config, now.since(item.entered)),
@@ -207,7 +207,7 @@ impl<P> DualPi2<P> {
         false
     }
 
-    /// Lines 11 to 17: marks a packet of C, or returns that it must be dropped.
+    /// Lines 11 to 17: marks a packet of C, or returns true to drop it.
     fn drops_classic(&mut self, item: &mut Item<P>) -> bool {
         let control = &mut self.control;
         let classic = control.classic();
@@ -215,8 +215,8 @@ impl<P> DualPi2<P> {
         signalled && (control.saturates_classic(&self.config) || !item.mark())
     }
 
-    /// Weighted round robin, as in Linux: while both queues have packets, each byte of L adds C's weight to the
-    /// credit, each of C takes L's away.
+    /// Weighted round robin, as in Linux: while both queues have packets, each byte of L adds C's weight to the credit,
+    /// each byte of C subtracts L's weight.
     fn next(&mut self) -> Option<Turn<P>> {
         let contended = !self.low.is_empty() && !self.classic.is_empty();
         let is_low = !self.low.is_empty() && (self.classic.is_empty() || self.credit <= 0);
@@ -240,7 +240,7 @@ impl<P> DualPi2<P> {
         })
     }
 
-    /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
+    /// Performs the missed updates before `now`; the queues have not changed since the last update.
     fn update(&mut self, now: Time) {
         while let Some(at) = self.timer.due(now) {
             let waited = |line: &Line<P>| line.head().map(|head| at.since(head.entered));
@@ -260,11 +260,11 @@ impl<P> DualPi2<P> {
 struct Turn<P> {
     item: Item<P>,
     is_low: bool,
-    /// Addition of its departure to the credit.
+    /// Change of the credit by its departure.
     credit: i64,
 }
 
-/// Return the initial credit of the scheduler, which starts with L if its weight is the larger one.
+/// Return the initial credit of the scheduler: L begins if its weight is larger.
 fn first_credit(config: &DualPi2Config) -> i64 {
     let share = i64::from(config.classic_share.min(100));
     MTU.0 as i64 * (2 * share - 100)
@@ -277,7 +277,7 @@ struct Control {
     base: f64,
     /// Delay at the last update, s.
     previous: f64,
-    /// Accumulated likelihood of each queue, see [`recur`].
+    /// Accumulated likelihood of each queue; see [`recur`].
     low_count: f64,
     classic_count: f64,
 }
@@ -311,7 +311,7 @@ impl Control {
     }
 }
 
-/// Return whether it is this packet's turn: on average one in 1 / `likelihood`, evenly spaced (`recur`, RFC 9332 Figure
+/// Return whether to signal this packet: on average one in 1 / `likelihood`, evenly spaced (`recur`, RFC 9332 Figure
 /// 4).
 fn recur(count: &mut f64, likelihood: f64) -> bool {
     *count += likelihood;
@@ -395,7 +395,7 @@ mod tests {
     fn an_alternating_link_owes_nothing() {
         let mut queue = DualPi2::new(DualPi2Config::default(), None, Time::ZERO);
         let mut dropped = Dropped::new();
-        // L alone for long: C has no claim from it once it comes
+        // L is alone for long: C gains no credit meanwhile
         for _ in 0..1000 {
             push(&mut queue, item(Ecn::Ect1, Time::ZERO));
             queue.pop(Time::ZERO, &mut dropped).unwrap();

@@ -1,4 +1,4 @@
-//! A line of packets, and the disciplines that have one: drop-tail and drop-head here, the managed ones in their files.
+//! A line of packets, and disciplines with one line: drop-tail and drop-head here, managed queues in their own files.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::packet::{DropReason, Item};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
-/// Packets in order of arrival, and how many bytes they are.
+/// Packets in order of arrival, and their total bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Line<P> {
     items: VecDeque<Item<P>>,
@@ -61,12 +61,12 @@ impl<P> Line<P> {
     }
 }
 
-/// The control of one line of packets: which enter, and which leave it.
+/// The control of one line of packets: decides which packets enter and leave.
 pub(crate) trait Control: Sized {
-    /// Its parameters.
+    /// Parameters of the control.
     type Config: Clone;
 
-    /// Returns whether the packet that is served next can still change while the server waits for the schedule.
+    /// True if the next packet to be served can change while the server waits for the schedule.
     const DECIDES_LATE: bool = true;
 
     /// See [`QueueDiscipline::check`].
@@ -74,14 +74,14 @@ pub(crate) trait Control: Sized {
         Ok(())
     }
 
-    /// Returns a control whose generators and timers start at `zero`. packet: time that one takes at the link's mean
-    /// rate, where it has one.
+    /// Returns a control whose generators and timers start at `zero`. packet: transmission time at the link's mean
+    /// rate, if any.
     fn new(config: &Self::Config, packet: Option<Duration>, zero: Time) -> Self;
 
     /// Returns the limits of the line.
     fn limit(config: &Self::Config) -> &Limit;
 
-    /// Returns what counts against the limits beside the packets that wait.
+    /// Returns the data that counts against the limits besides the waiting packets.
     #[inline]
     fn surcharge(surcharge: Surcharge) -> Surcharge {
         surcharge

@@ -84,7 +84,7 @@ enum List {
 struct Flow<P> {
     line: Line<P>,
     control: Control,
-    /// Bytes that it may still send in this round.
+    /// Bytes that the flow may still send in this round.
     deficit: i64,
     list: List,
 }
@@ -314,7 +314,7 @@ mod tests {
         drain(&mut queue, 10); // both are old flows then
         fill(&mut queue, 3, 1, 100);
         assert_eq!(drain(&mut queue, 1), [3]);
-        // It sends until its quantum is used; then it is an old flow.
+        // The new flow sends until its quantum is used; then it is old.
         fill(&mut queue, 3, 40, 100);
         let order = drain(&mut queue, 40);
         let first_other = order.iter().position(|&flow| flow != 3);

@@ -1,8 +1,8 @@
 //! The managed queues of Mahimahi, which differ from the RFCs of their names.
 //!
-//! They reproduce what its `mm-link` does, in whole milliseconds and with the 4 bytes counted that its TUN device puts
-//! in front of every packet (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; the
-//! behaviour of version 0.98). The packet in service is outside of their limits.
+//! They reproduce `mm-link` of version 0.98, in whole milliseconds (Netravali et al., "Mahimahi: Accurate
+//! Record-and-Replay for HTTP", USENIX ATC 2015). Each packet counts 4 bytes more, the header that the TUN device adds.
+//! The packet in service does not count against the limits.
 
 use crate::schema::JsonSchema;
 
@@ -13,7 +13,7 @@ use crate::random::Seed;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
-/// Refuses a span that no whole millisecond fits into, by its name.
+/// Refuses a span shorter than a millisecond. name: the parameter.
 fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     if whole_millis(span) == 0 {
         let nanos = span.as_nanos();
@@ -24,7 +24,7 @@ fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// The largest packet, with its header.
+/// Maximum packet with TUN header, bytes.
 const LARGEST: u64 = 1504;
 
 /// Whole milliseconds from `zero` to `at`.
@@ -36,7 +36,7 @@ fn whole_millis(span: Duration) -> u64 {
     span.as_nanos() / 1_000_000
 }
 
-/// The headers of the packets that wait; the packet in service does not count.
+/// The TUN headers of the waiting packets, without the packet in service.
 const HEADERS: Surcharge = Surcharge {
     serving: QueueLevel {
         packets: Packets(0),
@@ -45,7 +45,7 @@ const HEADERS: Surcharge = Surcharge {
     overhead: Bytes(4),
 };
 
-/// Returns the bytes of a line with the headers.
+/// Returns the bytes of a line, TUN headers included.
 fn backlog<P>(line: &Line<P>) -> u64 {
     HEADERS.on(line.level()).bytes.0
 }
@@ -150,7 +150,7 @@ impl Control for CoDel {
 }
 
 impl CoDel {
-    /// The head, and whether the queue has been too long for an interval.
+    /// Takes the head; also returns whether the queue was too long for an interval.
     fn take<P>(
         &mut self,
         config: &MahimahiCoDelConfig,
@@ -172,7 +172,7 @@ impl CoDel {
         Some((item, may_drop))
     }
 
-    /// Drops what is at the head now and returns whether the queue was still too long with that packet.
+    /// Drops the present head and returns whether the queue was still too long with this packet.
     fn drop_next_behind<P>(
         &mut self,
         config: &MahimahiCoDelConfig,
@@ -187,7 +187,7 @@ impl CoDel {
         may_drop
     }
 
-    /// `from` + interval / √count, rounded down.
+    /// Returns `from` + interval / √count, rounded down.
     fn space_from(&self, config: &MahimahiCoDelConfig, from: u64) -> u64 {
         let interval = whole_millis(config.interval) as f64;
         from.saturating_add((interval / f64::from(self.count).sqrt()) as u64)
@@ -229,9 +229,9 @@ impl Default for MahimahiPieConfig {
 
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
-/// ms.
+/// Interval of the updates, ms.
 const UPDATE: u64 = 30;
-/// Bytes of a measurement of the departure rate.
+/// Bytes per measurement of the departure rate.
 const MEASURED: u64 = 16384;
 
 /// The control of PIE, names as in the draft; times and delays in ms since the start of the schedule.
@@ -250,9 +250,9 @@ struct State {
     burst_allowance: u64,
     qdelay_old: u64,
     qdelay: u64,
-    /// A measurement under way: since when, and bytes that have left.
+    /// Start of the present measurement, and the bytes that have left since.
     measuring: Option<(u64, u64)>,
-    /// Bytes per ms; 0 is not known.
+    /// Bytes per ms; 0 if unknown.
     departure_rate: u64,
 }
 
@@ -329,7 +329,7 @@ impl Pie {
         self.random.unit() < self.state.drop_prob
     }
 
-    /// Makes up for the updates due, as if each had found what waits now.
+    /// Performs the due updates, as if each had found the present backlog.
     fn update(&mut self, config: &MahimahiPieConfig, now: u64, backlog: u64) {
         let [target, burst] = [config.target, config.burst].map(whole_millis);
         while now.saturating_sub(self.last_update) > UPDATE {
@@ -337,7 +337,7 @@ impl Pie {
             let before = self.state;
             self.state.update(target, burst, backlog);
             if self.state == before {
-                // Settled: the rest would change nothing.
+                // Settled: more updates would change nothing.
                 let missed = now.saturating_sub(self.last_update).saturating_sub(1) / UPDATE;
                 self.last_update += missed * UPDATE;
             }
@@ -346,7 +346,7 @@ impl Pie {
 }
 
 impl State {
-    /// A packet of `size` bytes has been taken and `backlog` bytes wait behind it.
+    /// Measures the departure of a packet of `size` bytes; `backlog` bytes wait behind it.
     fn measure(&mut self, now: u64, size: u64, backlog: u64) {
         if backlog >= MEASURED && self.measuring.is_none() {
             self.measuring = Some((now, 0));
@@ -395,9 +395,8 @@ impl State {
     }
 }
 
-/// The "minimal standard" generator (Park & Miller, "Random number generators: good ones are hard to find", CACM
-/// 31(10), 1988): xₙ₊₁ = 16807 xₙ mod 2³¹ − 1, which is the default engine of the C++ library that the original is
-/// built with.
+/// The "minimal standard" generator xₙ₊₁ = 16807 xₙ mod 2³¹ − 1 (Park & Miller, "Random number generators: good ones
+/// are hard to find", CACM 31(10), 1988), the default engine of Mahimahi's C++ library.
 #[derive(Clone, Debug)]
 struct MinStd(u64);
 
@@ -409,13 +408,13 @@ impl MinStd {
         Self(state.max(1))
     }
 
-    /// From 0 up to the modulus less 2.
+    /// Returns 0 to the modulus less 2.
     fn next(&mut self) -> f64 {
         self.0 = self.0 * 16807 % Self::MODULUS;
         (self.0 - 1) as f64
     }
 
-    /// A number from 0 up to but excluding 1, of two draws, the lower first (C++ standard, `generate_canonical`).
+    /// Returns a number in [0, 1) from two draws, the low part first (C++ standard, `generate_canonical`).
     fn unit(&mut self) -> f64 {
         let range = (Self::MODULUS - 1) as f64;
         let low = self.next();
@@ -460,9 +459,9 @@ mod tests {
             sent.push(queue.pop(ms(now), &mut dropped).unwrap().packet);
             lost.extend(dropped.into_iter().map(|(item, _)| (now, item.packet)));
         }
-        // Above target from 10 ms on. At 110 ms packet 100 is late: it is sent and 101 is dropped. The next drops are
-        // due 100 / √1, 100 / √2 … ms on, rounded down: 210, 280, 337, 387. What is dropped is behind the one sent
-        // then.
+        // Above target from 10 ms on. At 110 ms packet 100 is late: it is sent and 101 is dropped. The next drops
+        // follow after 100 / √1, 100 / √2 … ms, rounded down: 210, 280, 337, 387. Each drops the packet behind the sent
+        // one.
         assert_eq!(
             lost,
             [(110, 101), (210, 202), (280, 273), (337, 331), (387, 382)]

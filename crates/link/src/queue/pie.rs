@@ -1,5 +1,5 @@
-//! Proportional integral controller enhanced (RFC 8033): packets are dropped or marked where they enter, with a
-//! probability that follows the queueing delay.
+//! Proportional integral controller enhanced (RFC 8033): packets are dropped or marked on arrival, with a probability
+//! that follows the queueing delay.
 
 use crate::schema::JsonSchema;
 
@@ -109,8 +109,7 @@ impl Pie {
         self.burst_allowance <= 0.0 && self.drops_early(config, backlog)
     }
 
-    /// `drop_early` of RFC 8033 Appendix B, with the derandomisation of §5.4. What draws a mark resets it as a drop
-    /// does.
+    /// `drop_early` of RFC 8033 Appendix B, with the derandomisation of §5.4. A mark resets it, as a drop does.
     fn drops_early(&mut self, config: &PieConfig, backlog: Bytes) -> bool {
         let low = self.qdelay_old < config.target.as_secs_f64() / 2.0 && self.drop_prob < 0.2;
         let few = backlog.0 <= 2 * MTU.0; // `MEAN_PKTSIZE`, §4.1
@@ -131,11 +130,11 @@ impl Pie {
         drops
     }
 
-    /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
+    /// Performs the missed updates before `now`; the queue has not changed since the last update.
     fn catch_up<P>(&mut self, config: &PieConfig, line: &Line<P>, now: Time) {
         while self.timer.due(now).is_some() {
             self.update(config);
-            // With nothing waiting and nothing learnt, further updates change nothing that an arrival would not undo.
+            // With an empty queue and no learnt state, an arrival would undo the effect of further updates.
             if line.is_empty() && self.drop_prob == 0.0 && self.qdelay_old == 0.0 {
                 self.timer.skip_to(now);
             }
@@ -264,7 +263,7 @@ mod tests {
         assert_eq!(control.burst_allowance, 0.15, "ready for the next burst");
     }
 
-    /// Verdicts on packets that find a long queue, with the probability held.
+    /// Returns verdicts on packets at a long queue, with constant probability.
     fn verdicts(drop_prob: f64, packets: usize) -> Vec<bool> {
         let config = PieConfig::default();
         let mut control = Pie::new(&config, None, Time::ZERO);

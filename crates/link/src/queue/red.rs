@@ -54,11 +54,11 @@ pub struct RedConfig {
 /// Interval at which Adaptive RED moves `max_p` to keep the average queue half way between the thresholds (§4, Figure
 /// 1).
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Added to `max_p` where the average is above the target, but at most a quarter of it (α).
+/// Maximum addition to `max_p` if the average is above the target, also limited to a quarter of `max_p` (α).
 const INCREMENT: f64 = 0.01;
-/// Factor where the average is below the target (β).
+/// Factor of `max_p` if the average is below the target (β).
 const FACTOR: f64 = 0.9;
-/// Transmission time of a typical packet (`s`) of a link without a mean rate; else the time of one MTU.
+/// Transmission time of a typical packet (`s`) without a mean rate; otherwise, one MTU determines it.
 const LEAST_SERVICE: Duration = Duration::from_micros(1);
 
 impl Default for RedConfig {
@@ -79,7 +79,7 @@ impl Default for RedConfig {
 }
 
 impl RedConfig {
-    /// The default between other thresholds.
+    /// Returns the default with other thresholds.
     pub fn new(minimum: Bytes, maximum: Bytes) -> Self {
         Self {
             minimum,
@@ -106,7 +106,7 @@ pub(crate) struct Red {
     count: Option<u32>,
     max_p: f64,
     weight: f64,
-    /// Seconds that a packet takes to send.
+    /// Transmission time of a packet, s.
     service: f64,
     /// Since when the queue has been empty.
     q_time: Option<Time>,
@@ -115,7 +115,7 @@ pub(crate) struct Red {
 }
 
 impl Red {
-    /// The average on arrival of a packet that finds `backlog`.
+    /// Updates the average when an arriving packet finds `backlog`.
     fn average(&mut self, backlog: Bytes, now: Time) {
         match self.q_time.take() {
             Some(since) if backlog.0 == 0 => {
@@ -162,7 +162,7 @@ impl Red {
         Verdict::Enter
     }
 
-    /// Makes up for the adaptations before `now`: the average has not changed since the last one made.
+    /// Performs the missed adaptations before `now`; the average has not changed since the last one.
     fn catch_up(&mut self, config: &RedConfig, now: Time) {
         while config.adaptive && self.timer.due(now).is_some() {
             let before = self.max_p;

@@ -1,5 +1,5 @@
-//! The device and the scheduler: before the first bytes the device asks for slots or wakes, then the scheduler warms
-//! up to it; blocks that fail are sent again.
+//! The device and the scheduler. Before the first bytes the device requests slots or wakes; then the scheduler warms up
+//! to the device. Failed blocks are retransmitted.
 
 use super::channel::purpose;
 use super::config::{Harq, RadioConfig, Ramp, Sleep};
@@ -9,14 +9,14 @@ use crate::time::{Duration, Time};
 /// Access state of the device at the base station. Positions refer to the surroundings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Access {
-    /// When bytes were last sent.
+    /// Last slot that carried bytes.
     last: Option<Duration>,
     /// True if the next slot is the first grant.
     is_first: bool,
 }
 
 impl Access {
-    /// From when on slots can be had for a packet that comes at `position` and finds nothing waiting.
+    /// Returns the earliest time of a slot for a packet that arrives at `position` at an empty queue.
     pub(super) fn ready(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.is_first = false;
         let mut ready = position;
@@ -40,7 +40,7 @@ impl Access {
         }
     }
 
-    /// Bytes were sent in the slot at `position`. Returns from when on the next slot can be had.
+    /// Notes that the slot at `position` carried bytes. Returns the earliest time of the next slot.
     pub(super) fn sent(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.last = Some(position);
         match &config.grant {
@@ -51,7 +51,7 @@ impl Access {
 }
 
 impl Sleep {
-    /// When the device listens next at or after `position`.
+    /// Returns when the device next listens, at or after `position`.
     fn listens(&self, last: Option<Duration>, position: Duration) -> Duration {
         let active = last.is_some_and(|last| position <= last + self.after);
         let Some(into) = position.as_nanos().checked_rem(self.cycle.as_nanos()) else {
@@ -64,7 +64,7 @@ impl Sleep {
     }
 }
 
-/// The first multiple of `period` at or after `position`.
+/// Returns the first multiple of `period` at or after `position`.
 fn round_up(position: Duration, period: Duration) -> Duration {
     match position.as_nanos().checked_rem(period.as_nanos()) {
         None | Some(0) => position,
@@ -75,11 +75,11 @@ fn round_up(position: Duration, period: Duration) -> Duration {
 /// Warmth of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Warmth {
-    /// From 0, cold, to 1.
+    /// From 0 (cold) to 1.
     level: f64,
-    /// The most bytes that have waited since it was cold.
+    /// Maximum waiting bytes since the scheduler was cold.
     peak: f64,
-    /// When it last had something to do.
+    /// When the level was last updated.
     last: Time,
     busy: bool,
 }
@@ -92,7 +92,7 @@ impl Warmth {
         busy: false,
     };
 
-    /// The share of its resources that the device gets in a slot that begins `now`, with `waiting` bytes before it.
+    /// Returns the device's share of the resources in a slot that begins at `now`, with `waiting` bytes in the queue.
     pub(super) fn share(&mut self, ramp: &Ramp, now: Time, waiting: u64) -> f64 {
         if ramp.cold >= 1.0 {
             return 1.0;
@@ -114,7 +114,7 @@ impl Warmth {
         ramp.cold + (1.0 - ramp.cold) * self.level
     }
 
-    /// Nothing is left to be sent after a slot that begins `now`.
+    /// Notes that nothing is left to send after the slot at `now`.
     pub(super) fn rest(&mut self, now: Time) {
         self.busy = false;
         self.last = now;
@@ -137,7 +137,7 @@ fn decay(span: Duration, constant: Duration) -> f64 {
     (-span.as_secs_f64() / constant.as_secs_f64()).exp()
 }
 
-/// Retransmissions to come.
+/// Pending retransmissions.
 #[derive(Clone, Debug)]
 pub(super) struct Retransmissions {
     chance: Noise,
@@ -158,8 +158,8 @@ impl Retransmissions {
         self.due.clear();
     }
 
-    /// Bytes that blocks sent again take from a slot. What was due in slots before `from` has been sent; in those from
-    /// there on a cell has served others.
+    /// Returns the bytes of retransmissions due from slot `from` to `slot`: a cell served others in the slots before
+    /// `slot`. Retransmissions due before `from` have been sent.
     pub(super) fn taken(&mut self, from: u64, slot: u64) -> u64 {
         let through = self.due.partition_point(|&(due, _)| due <= slot);
         self.due
@@ -169,10 +169,10 @@ impl Retransmissions {
             .sum()
     }
 
-    /// Sends a block of `bytes` in `slot`. Returns how much later than without failure it is there.
+    /// Sends a block of `bytes` in `slot`. Returns the additional delay by failures.
     ///
-    /// slot_at: the first slot for this direction at or after a span behind the start of `slot`, and that span rounded
-    /// up to its start.
+    /// slot_at: for a span after the start of `slot`, the first slot of this direction at or after its end, and the
+    /// span rounded up to that slot.
     pub(super) fn send(
         &mut self,
         harq: &Harq,
@@ -183,7 +183,7 @@ impl Retransmissions {
         let mut late = Duration::ZERO;
         for attempt in 0..ATTEMPTS {
             let chance = if attempt == 0 { harq.first } else { harq.again };
-            // Attempts of one slot lie far from the attempts of the next ones.
+            // Indices of one slot's attempts lie far from the next slots' indices.
             if self.chance.unit(slot ^ (attempt << 48)) >= chance.get() {
                 break;
             }
@@ -196,14 +196,14 @@ impl Retransmissions {
             let place = self.due.partition_point(|&(due, _)| due <= next);
             self.due.insert(place, (next, bytes));
             if lost {
-                break; // what the layer above sends again is taken to arrive
+                break; // retransmissions of the layer above are assumed to arrive
             }
         }
         late
     }
 }
 
-/// More attempts than anybody configures.
+/// Maximum attempts, more than any configuration has.
 const ATTEMPTS: u64 = 16;
 
 #[cfg(test)]
@@ -225,7 +225,7 @@ mod tests {
             awake: ms(10),
         });
         let mut access = Access::default();
-        assert_eq!(access.ready(&config, ms(5)), ms(5)); // it is listening just then
+        assert_eq!(access.ready(&config, ms(5)), ms(5)); // the device is listening
         assert_eq!(access.ready(&config, ms(11)), ms(40));
         access.sent(&config, ms(40));
         assert_eq!(access.ready(&config, ms(139)), ms(139));
@@ -276,7 +276,7 @@ mod ramp_tests {
         let after = warmth.share(&RAMP, ms(1010), 40_000);
         assert!((after - (0.2 + 0.8 * 0.5 * (1.0 - (-1f64).exp()))).abs() < 1e-9);
         let late = warmth.share(&RAMP, ms(2000), 1000);
-        assert!((late - 0.6).abs() < 1e-9); // the most that waited counts
+        assert!((late - 0.6).abs() < 1e-9); // the maximum backlog counts
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The surroundings of a device: what a slot carries at a position of time, and when nothing passes.
+//! The surroundings of a device: the capacity of slots over time, and gaps without service.
 
 use super::config::{Path, RadioConfig, SYMBOLS, Way};
 use super::noise::{Noise, Wander};
@@ -11,13 +11,13 @@ const EFFICIENCY: [f64; 15] = [
     6.2266, 6.9141, 7.4063,
 ];
 
-/// Share of the Shannon bound that link adaptation reaches: the form of TR 36.942, §A.1. Its factor of 0.6 belongs to
-/// an early LTE; ours is chosen such that the highest CQI takes 30 dB.
+/// Share of the Shannon bound that link adaptation reaches, as in TR 36.942, §A.1. The factor of 0.6 there belongs to
+/// early LTE; with our factor, the highest CQI needs 30 dB.
 const ATTENUATION: f64 = 0.75;
 
 const SUBCARRIERS: f64 = 12.0;
 
-/// Purposes of random numbers. A purpose keeps its number for good.
+/// Purposes of random numbers. The number of a purpose never changes.
 pub(super) mod purpose {
     pub const FADING: u64 = 1;
     pub const CELL: u64 = 2;
@@ -29,7 +29,7 @@ pub(super) mod purpose {
     pub const PATH: u64 = 8;
     pub const ROUTE: u64 = 9;
 
-    /// Added where directions must not share.
+    /// Returns the addition for numbers that directions must not share.
     pub fn own(way: super::Way) -> u64 {
         match way {
             super::Way::Downlink => 0,
@@ -37,17 +37,17 @@ pub(super) mod purpose {
         }
     }
 
-    /// Added where devices at one place must not share.
+    /// Returns the addition for numbers that devices at one place must not share.
     pub fn of_device(device: u16) -> u64 {
         (device as u64) << 40
     }
 }
 
-/// An answer: fading step, cell step, site, bytes per symbol.
+/// The last result: fading step, cell step, site, bytes per symbol.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cache(Option<(u64, u64, u64, f64)>);
 
-/// Potential of a radio link for a device that the scheduler is warm to, on the clock.
+/// Capacity of a radio link over time, for a device with a warm scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Potential {
     pub(super) surroundings: Surroundings,
@@ -56,17 +56,17 @@ pub(crate) struct Potential {
 }
 
 impl Potential {
-    /// Bytes from `from` up to but excluding `to`.
+    /// Returns the bytes from `from` up to but excluding `to`.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
         let position = |at: Time| at.since(self.zero) + self.offset;
         Bytes(self.surroundings.offered(position(from), position(to)))
     }
 }
 
-/// Interval at which the share that other users leave can change.
+/// Interval between changes of the share that other users leave.
 const CELL_STEP: Duration = Duration::from_millis(20);
 
-/// Radio surroundings of the device, by position of time. It does not depend on the packets.
+/// Radio surroundings of the device over time, independent of its packets.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     config: RadioConfig,
@@ -99,7 +99,7 @@ impl Surroundings {
         }
     }
 
-    /// Symbols that a slot has for this direction.
+    /// Returns the symbols of a slot for this direction.
     fn symbols(&self, slot: u64) -> u8 {
         let pattern = &self.config.slots.symbols;
         match pattern.len() as u64 {
@@ -114,7 +114,7 @@ impl Surroundings {
         Some(Duration::from_nanos(start))
     }
 
-    /// The first slot that the device gets at or after `position`; `None` if there is none until the end of time.
+    /// Returns the device's first slot at or after `position`; `None` if there is none until the end of time.
     pub(super) fn next_slot(&self, position: Duration) -> Option<u64> {
         let length = self.config.slots.length.as_nanos();
         if length == 0
@@ -141,8 +141,8 @@ impl Surroundings {
         }
     }
 
-    /// Bytes that a slot has for the device when the scheduler is warm; at least one. `known` remembers an answer: for
-    /// slots one after the other most of it is the same.
+    /// Returns the bytes, at least one, that a slot carries for the device when the scheduler is warm. `known` caches
+    /// the last result, which successive slots mostly share.
     pub(super) fn capacity(&self, slot: u64, known: &mut Cache) -> f64 {
         let position = self.start(slot).unwrap_or(Duration::MAX);
         let steps = (
@@ -161,7 +161,7 @@ impl Surroundings {
         (per_symbol * f64::from(self.symbols(slot))).max(1.0)
     }
 
-    /// Bytes that all slots from a position up to but excluding another have for the device.
+    /// Returns the bytes that all slots from `from` up to but excluding `to` carry for the device.
     pub(super) fn offered(&self, from: Duration, to: Duration) -> u64 {
         let (mut known, mut bytes, mut position) = (Cache::default(), 0, from);
         while let Some(slot) = self.next_slot(position)
@@ -192,7 +192,7 @@ impl Surroundings {
         usable * self.left(cell) / 8.0
     }
 
-    /// The share that other users leave.
+    /// Returns the share that other users leave.
     fn left(&self, step: u64) -> f64 {
         let cell = &self.config.cell;
         if cell.deviation == 0.0 {
@@ -201,7 +201,7 @@ impl Surroundings {
         (cell.share + cell.deviation * self.cell.at(step)).clamp(0.1 * cell.share, 1.0)
     }
 
-    /// The gap of the handover of one part of the grid: from, to; `None` beyond the end of time.
+    /// Returns begin and end of the handover gap in a part of the grid; `None` beyond the end of time.
     fn gap(&self, part: u64) -> Option<(Duration, Duration)> {
         let handover = self.config.handover?;
         let every = handover.every.as_nanos();
@@ -216,14 +216,14 @@ impl Surroundings {
         ))
     }
 
-    /// The end of the gap that holds `position`, if one does.
+    /// Returns the end of the gap that contains `position`, if any.
     fn gap_at(&self, position: Duration) -> Option<Duration> {
         let every = self.config.handover?.every.as_nanos();
         let (begin, end) = self.gap(position.as_nanos().checked_div(every)?)?;
         (begin <= position && position < end).then_some(end)
     }
 
-    /// The number of the cell that serves the device.
+    /// Returns the number of the cell that serves the device.
     fn site_at(&self, position: Duration) -> u64 {
         let Some(handover) = self.config.handover else {
             return 0;
@@ -234,18 +234,18 @@ impl Surroundings {
     }
 }
 
-/// The least probability of a turn: with less, a search would take too long.
+/// Minimum probability of a turn: below it, a search would take too long.
 const LEAST_TURN: f64 = 0.01;
 
-/// Bits per resource element at a signal to noise ratio: of the highest CQI whose efficiency the channel bears, and of
-/// the lowest if it bears none.
+/// Returns the bits per resource element at a signal to noise ratio: the efficiency of the highest CQI that the channel
+/// supports, or of the lowest CQI if it supports none.
 fn efficiency(db: f64) -> f64 {
     let bound = ATTENUATION * (1.0 + 10f64.powf(db / 10.0)).log2();
     let borne = EFFICIENCY.partition_point(|&efficiency| efficiency <= bound);
     EFFICIENCY[borne.saturating_sub(1)]
 }
 
-/// The delay of the way behind the base station.
+/// The delay of the path behind the base station.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     config: Path,
@@ -253,7 +253,7 @@ pub(super) struct Route {
     step: Noise,
 }
 
-/// Interval at which the delay can change.
+/// Interval between changes of the delay.
 const ROUTE_STEP: Duration = Duration::from_millis(5);
 
 impl Route {
@@ -285,16 +285,16 @@ impl Route {
         Duration::from_nanos(nanos.max(0.0) as u64) + Duration::from_nanos(parts)
     }
 
-    /// The least that any packet takes.
+    /// Returns the minimum delay of any packet.
     pub(super) fn least(&self) -> Duration {
         let lowest = LOWEST * self.config.deviation.as_nanos() as f64;
-        // A nanosecond less, because the sum above is rounded.
+        // A nanosecond less, because `delay` rounds its sum.
         let nanos = self.config.delay.as_nanos() as f64 - lowest - 1.0;
         Duration::from_nanos(nanos.max(0.0) as u64)
     }
 }
 
-/// Deviations at which the wandering of a delay is cut.
+/// Limits of the variation of a delay, in deviations.
 const LOWEST: f64 = 2.0;
 const HIGHEST: f64 = 4.0;
 
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn the_efficiency_follows_the_signal() {
         assert_eq!(efficiency(-20.0), 0.1523);
-        assert_eq!(efficiency(0.0), 0.3770); // 0.75 bit are borne
+        assert_eq!(efficiency(0.0), 0.3770); // the bound is 0.75 bit
         assert_eq!(efficiency(40.0), 7.4063);
         assert!(efficiency(20.0) > 4.0 && efficiency(20.0) < 5.1);
     }
@@ -346,7 +346,7 @@ mod tests {
     fn time_ends_without_a_handover_or_a_slot_beyond_it() {
         let mut config = Profile::MIDBAND_DRIVING.config(Way::Downlink);
         config.slots.length = Duration::from_nanos(1);
-        config.slots.symbols = vec![0, 14]; // the last slot is another's
+        config.slots.symbols = vec![0, 14]; // the last slot is not for this direction
         config.handover.as_mut().unwrap().every = Duration::from_nanos(u64::MAX / 3 * 2);
         let ends = |seed| {
             let seed = crate::random::Seed(seed);

@@ -11,22 +11,22 @@ use crate::queue::Discipline;
 use crate::random::{Probability, Seed};
 use crate::time::Duration;
 
-/// One direction of a radio access network, as one device meets it.
+/// One direction of a radio access network, for one device.
 ///
-/// A scheduler hands out [slots](Slots). What a slot carries for the device follows from the carrier, the
-/// [channel](Channel), what other users leave of the [cell](Cell), and how [warm](Ramp) the scheduler is with this
-/// device; bytes that nothing uses are lost. Blocks that fail are [sent again](Harq), and all leave in order. Before
-/// the first bytes the device may have to [ask](Grant) or [wake](Sleep); a [handover](Handover) stops everything. The
+/// A scheduler assigns [slots](Slots). A slot's capacity for the device follows from the carrier, the
+/// [channel](Channel), the share of the [cell](Cell) that other users leave, and the [warmth](Ramp) of the scheduler to
+/// the device; unused bytes are lost. Failed blocks are [retransmitted](Harq), and all leave in order. Before the first
+/// bytes the device may have to [request slots](Grant) or [wake](Sleep); a [handover](Handover) stops all traffic. The
 /// [path](Path) behind adds its delay.
 ///
-/// Both directions of a link come from one profile with one seed and then share the weather and the handovers, though
-/// not the state of scheduler and device: each is a separate stage. Two [devices](Self::device) at one place share the
-/// cell, its handovers and the path behind it.
+/// Both directions of a link have one profile and one seed. They share the fading and the handovers, but not the state
+/// of scheduler and device: each is a separate stage. Two [devices](Self::device) at one place share the cell, its
+/// handovers and the path behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RadioConfig {
     /// Direction of the link.
     pub way: Way,
-    /// When this direction may send.
+    /// Slots of this direction.
     pub slots: Slots,
     /// Capacity of a slot at a given quality.
     pub carrier: Carrier,
@@ -38,22 +38,22 @@ pub struct RadioConfig {
     pub ramp: Ramp,
     /// Retransmission of failed blocks.
     pub harq: Harq,
-    /// Uplink grants, where the device must request slots.
+    /// Uplink grants, if the device must request slots.
     pub grant: Option<Grant>,
-    /// Sleep of the device, where it sleeps.
+    /// Sleep of the device, if it sleeps.
     pub sleep: Option<Sleep>,
-    /// Handovers of the device, where it changes cells.
+    /// Handovers of the device, if it changes cells.
     pub handover: Option<Handover>,
-    /// The way between the base station and the far end.
+    /// The path between the base station and the far end.
     pub path: Path,
     /// Discipline of the queue before the slots.
     pub queue: Discipline,
-    /// Seed of everything that chance decides.
+    /// Seed of all random processes.
     pub seed: Seed,
-    /// Number of the device at its place: each has its own fading, turns and failed blocks. Other users, handovers and
-    /// the path are common to all devices of a seed.
+    /// Number of the device at its place: each device has separate fading, turns and failed blocks. Other users,
+    /// handovers and the path are common to all devices of a seed.
     pub device: u16,
-    /// Position of the start in the course of the surroundings.
+    /// Start position in the surroundings.
     pub offset: Duration,
 }
 
@@ -87,7 +87,7 @@ pub struct Slots {
     /// Length of a slot: 1 ms at 15 kHz, 0.5 ms at 30 kHz subcarrier spacing (TS 38.211, table 4.3.2-1).
     #[serde(rename = "slot_ns")]
     pub length: Duration,
-    /// Symbols of each slot of the pattern for this direction, of 14. With frequency division all have 14.
+    /// Symbols (0 to 14) for this direction in each slot of the pattern; with frequency division always 14.
     pub symbols: Vec<u8>,
 }
 
@@ -111,9 +111,9 @@ pub struct Carrier {
 pub struct Channel {
     /// Mean signal to noise ratio, dB.
     pub mean_db: f64,
-    /// Its standard deviation, dB.
+    /// Standard deviation of the ratio, dB.
     pub deviation_db: f64,
-    /// Its time constant.
+    /// Time constant of the ratio.
     pub memory: Duration,
     /// Interval of the quality reports, and so of changes of the rate.
     pub report: Duration,
@@ -124,35 +124,35 @@ pub struct Channel {
 pub struct Cell {
     /// Mean share of the resources, 0 to 1.
     pub share: f64,
-    /// Its standard deviation. The share is kept between a tenth of its mean and one.
+    /// Standard deviation of the share, which stays between a tenth of its mean and one.
     pub deviation: f64,
-    /// Its time constant.
+    /// Time constant of the share.
     pub memory: Duration,
     /// Probability that the scheduler turns to the device in a slot.
     pub turn: Probability,
 }
 
-/// Warming of the scheduler to a device: the share of its resources that it gets grows from `cold` to one.
+/// Warming of the scheduler to a device: the device's share of the resources grows from `cold` to one.
 ///
-/// It closes in on its aim with the time constant `rise` while there is something to send. The aim is everything, or
-/// with `full` a part that grows with the most bytes that have waited since the scheduler was cold: then long trains
-/// are delivered faster than short ones from some packets on, and for good.
+/// While data wait, the share approaches its aim with the time constant `rise`. The aim is one or, with `full`, a part
+/// that grows with the maximum bytes waiting since the scheduler was cold. After some packets, long trains are then
+/// always delivered faster than short ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
-    /// Share of the resources at first, 0 to 1; 1 for a scheduler that knows no warmth.
+    /// Initial share of the resources, 0 to 1; 1 for a scheduler without warm-up.
     pub cold: f64,
     /// Time constant of the growth.
     pub rise: Duration,
-    /// Waiting bytes that call for everything; with 0 any do.
+    /// Waiting bytes for an aim of one; with 0, any suffice.
     pub full: u64,
-    /// Exponent of the aim over the share of `full` that waits; below 1 a little calls for much.
+    /// Exponent of waiting bytes over `full` in the aim; below 1, few bytes raise it much.
     pub bend: f64,
     /// Time constant of the loss of warmth while nothing is sent.
     pub memory: Duration,
 }
 
 impl Ramp {
-    /// A scheduler that gives everything at once.
+    /// A scheduler that gives all resources at once.
     pub const NONE: Self = Self {
         cold: 1.0,
         rise: Duration::ZERO,
@@ -162,31 +162,31 @@ impl Ramp {
     };
 }
 
-/// Hybrid automatic repeat request: a block that fails is sent again after a round trip, in place of new bytes, and
-/// those behind it wait for it, since the radio link control layer delivers in order.
+/// Hybrid automatic repeat request: a failed block is retransmitted after a round trip, in place of new bytes. Later
+/// blocks wait for it, because the radio link control layer delivers in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harq {
-    /// Probability that a block fails at first. The CQI is reported for 0.1 (TS 38.214, §5.2.2.1).
+    /// Probability that a first transmission fails. The CQI is reported for 0.1 (TS 38.214, §5.2.2.1).
     pub first: Probability,
-    /// Probability that it fails again, which is less, because the receiver combines what it has.
+    /// Probability that a retransmission fails; lower, because the receiver combines all copies.
     pub again: Probability,
-    /// From a transmission to the next one of the same block.
+    /// Time between two transmissions of a block.
     pub round_trip: Duration,
     /// Transmissions before the radio link control layer takes over.
     pub attempts: u32,
     /// Duration of the recovery.
     pub recovery: Duration,
-    /// From the end of a block that does not fail to its bytes being there.
+    /// Time from the end of a successful block to the arrival of its bytes.
     pub decode: Duration,
 }
 
-/// Uplink grants: with nothing granted, the device sends a scheduling request when it next may, gets a small grant,
-/// reports its backlog in it, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
+/// Uplink grants: without a grant, the device sends a scheduling request at its next opportunity, gets a small grant,
+/// reports its backlog in that grant, and gets the rest (TS 38.321, §5.4.4 and §5.4.5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
     /// Interval of the opportunities for a request.
     pub period: Duration,
-    /// From the request to the first slot that is granted, and from a buffer status report to its slots.
+    /// Time from the request to the first granted slot, and from a buffer status report to its slots.
     pub delay: Duration,
     /// Bytes of the first grant.
     pub first: u64,
@@ -197,7 +197,7 @@ pub struct Grant {
 /// Discontinuous reception (TS 38.321, §5.7): after some time without data the device listens only now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// Time without data before it sleeps.
+    /// Time without data before the device sleeps.
     pub after: Duration,
     /// Interval of the wake-ups.
     pub cycle: Duration,
@@ -205,47 +205,47 @@ pub struct Sleep {
     pub awake: Duration,
 }
 
-/// Changes of the cell: nothing passes for a time, nothing is lost, and the quality is another afterwards.
+/// Changes of the cell: no packet passes for a time, none is lost, and the quality differs afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handover {
-    /// Mean time between two. Each falls at random into its part of a grid of this width.
+    /// Mean time between handovers: one at a random time in each part of a grid of this width.
     #[serde(rename = "every_ns")]
     pub every: Duration,
-    /// The shortest gap.
+    /// Minimum gap.
     #[serde(rename = "least_ns")]
     pub least: Duration,
-    /// The longest, all between being alike; at most half of `every`.
+    /// Maximum gap, at most half of `every`; gaps are uniform.
     #[serde(rename = "most_ns")]
     pub most: Duration,
-    /// Standard deviation of a cell's share of the mean signal to noise ratio, dB.
+    /// Standard deviation of a cell's part of the mean signal to noise ratio, dB.
     pub spread_db: f64,
 }
 
-/// The way between the base station and the far end: a one-way delay that wanders, and steps when a route changes.
+/// The path between the base station and the far end: a one-way delay that varies, with steps at changes of route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
-    /// Mean without steps.
+    /// Mean delay without steps.
     pub delay: Duration,
-    /// Standard deviation of the wandering, which is cut at two deviations below and four above.
+    /// Standard deviation of the variation, limited to two deviations below and four above.
     pub deviation: Duration,
-    /// Its time constant.
+    /// Time constant of the variation.
     pub memory: Duration,
     /// Mean time between two steps; zero for none.
     pub every: Duration,
-    /// Each step adds between nothing and this.
+    /// Maximum addition of a step.
     pub step: Duration,
     /// Addition of each byte of a packet, ps: larger packets are assembled from more parts.
     pub per_byte_ps: u64,
 }
 
-/// One direction of a radio link. What is left out is the profile's.
+/// One direction of a radio link. Missing values are the profile's.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RadioTable {
     profile: String,
     way: Way,
-    /// The same for both directions of a link.
+    /// Seed of both directions of a link.
     seed: Seed,
     #[serde(default)]
     device: u16,
@@ -256,7 +256,7 @@ pub(crate) struct RadioTable {
     signal_db: Option<f64>,
     /// Mean share of the cell.
     share: Option<f64>,
-    /// Standard deviation of that share; left out, in proportion to the profile's.
+    /// Standard deviation of the share; default: in proportion to the profile's.
     share_deviation: Option<f64>,
     /// Mean one-way delay behind the base station.
     delay_ns: Option<Duration>,

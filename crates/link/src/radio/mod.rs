@@ -1,9 +1,9 @@
 //! A radio access network with one device in it: the rate that a device gets depends on the signal, on other users and
 //! on the traffic of the device.
 //!
-//! No recording is needed, and every effect has a parameter. It shows what replaying a recorded saturation misses
-//! (Sentosa et al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §3): delays that
-//! change by themselves, and delivery rates that depend on the load. [`Profile`] has two operators in five conditions.
+//! No recording is needed, and every effect has a parameter. The model shows what the replay of a recorded saturation
+//! misses (Sentosa et al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §3):
+//! delays that vary, and delivery rates that depend on the load. [`Profile`] has two operators in five conditions.
 
 mod access;
 mod channel;
@@ -30,8 +30,8 @@ pub(crate) use channel::Potential;
 use channel::{Cache, Route, Surroundings};
 pub(crate) use config::RadioTable;
 
-/// The stage. It looks only at slots that carry data: with nothing waiting there are no events, and the next
-/// slot after any pause is found without a walk through it.
+/// The stage. Only slots that carry data are events: an empty queue has none, and the next slot after a pause is found
+/// without stepping through the pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Radio<P> {
     config: RadioConfig,
@@ -44,24 +44,24 @@ pub(crate) struct Radio<P> {
     warmth: Warmth,
     retransmissions: Retransmissions,
     queue: Queue<P>,
-    /// The partly sent packet, and its bytes that are not sent.
+    /// The partly sent packet, and its unsent bytes.
     serving: Option<(Item<P>, u64)>,
     /// The next slot that carries data, and its beginning.
     slot: Option<(u64, Time)>,
-    /// When the last block was there: none is before those before it.
+    /// Arrival of the last block; blocks arrive in order.
     decoded: Time,
     line: DelayLine<Item<P>>,
     /// Packets whose last byte is in the slot that is being sent.
     complete: Vec<Item<P>>,
-    /// During an outage.
+    /// True during an outage.
     closed: bool,
-    /// While a cell serves another user.
+    /// True while a cell serves another user.
     barred: bool,
-    /// The first slot that it lost by that since it last sent.
+    /// The first slot lost to other users since the last transmission.
     barred_from: Option<u64>,
-    /// From when on slots can be had for what waits.
+    /// Earliest position of a slot for the waiting packets.
     ready: Duration,
-    /// The share of the slot that begins at an instant that is left.
+    /// An instant, and the unused share of the slot that begins then.
     share: (Time, Share),
     dropped: Dropped<P>,
 }
@@ -93,8 +93,8 @@ impl<P> Configured<RadioConfig> for Radio<P> {
         }
     }
 
-    /// Applies `config` from `now` on, but for its offset. Packets stay in order, but those that a smaller limit has
-    /// no room for.
+    /// Applies `config`, except its offset, from `now` on. Packets stay in order, except those that exceed a smaller
+    /// limit.
     fn change(&mut self, config: &RadioConfig, _: Time, now: Time, _: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         self.surroundings = Surroundings::new(config);
@@ -111,7 +111,7 @@ impl<P> Configured<RadioConfig> for Radio<P> {
 }
 
 impl<P> Behaviour<P> for Radio<P> {
-    /// Surroundings begin anew at `zero`, at the position `offset`; the scheduler is cold. Packets stay.
+    /// Restarts the surroundings at `zero`, from position `offset`; the scheduler is cold. Packets stay.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.zero = zero;
         self.offset = self.config.offset + offset;
@@ -151,7 +151,7 @@ impl<P> Behaviour<P> for Radio<P> {
         if at == now { share } else { Share::WHOLE }
     }
 
-    /// From when on slots can be had for what waits.
+    /// Returns the earliest time of a slot for the waiting packets.
     fn ready(&self) -> Time {
         self.instant(self.ready).unwrap_or(Time::MAX)
     }
@@ -196,7 +196,7 @@ impl<P> Behaviour<P> for Radio<P> {
         self.surroundings.offered(position(from), position(to)) as f64
     }
 
-    /// The capacity for a device that the scheduler is warm to.
+    /// Returns the capacity for a device with a warm scheduler.
     fn offer(&self) -> Option<Offer> {
         Some(Offer::Radio(Box::new(Potential {
             surroundings: self.surroundings.clone(),
@@ -207,8 +207,8 @@ impl<P> Behaviour<P> for Radio<P> {
 }
 
 impl<P> Radio<P> {
-    /// Barred: a cell gives the slots that begin at `now` or later to another user. The device remains connected: what
-    /// it has asked for remains granted. Otherwise `share` of a slot that begins at `now` is left.
+    /// Barred: a cell gives the slots that begin at `now` or later to another user. The device stays connected and
+    /// keeps its grants. Not barred: `share` of a slot that begins at `now` is left.
     fn set_barred(&mut self, barred: bool, share: Share, now: Time) {
         if barred == self.barred {
             return;
@@ -225,7 +225,7 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Events up to and including `now` must have been taken.
+    /// Accepts a packet; events up to `now` must have been taken.
     #[inline(never)] // the other stages' path stays short
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
@@ -246,7 +246,7 @@ impl<P> Radio<P> {
         Admission::Queued
     }
 
-    /// Sends in a slot what fits.
+    /// Sends the bytes that fit into a slot.
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
         let warmth = self.warmth.share(&self.config.ramp, begin, waiting);
@@ -298,7 +298,7 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Takes up to `room` bytes from those that wait; what is complete by that is noted. Returns how many.
+    /// Takes up to `room` waiting bytes, and collects the completed packets. Returns the number of bytes.
     fn fill(&mut self, room: u64, now: Time) -> u64 {
         let mut left = room;
         loop {
@@ -319,13 +319,13 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Bytes that wait for slots.
+    /// Returns the bytes that wait for slots.
     fn waiting(&self) -> u64 {
         let rest = self.serving.as_ref().map_or(0, |(_, rest)| *rest);
         self.queue.level().bytes.0.saturating_add(rest)
     }
 
-    /// The next slot is the first that can be had from a position on.
+    /// Selects the first available slot from position `ready` on.
     fn turn_to(&mut self, ready: Duration, now: Time) {
         self.ready = ready;
         if self.barred {
@@ -335,12 +335,12 @@ impl<P> Radio<P> {
         self.slot = next.and_then(|slot| {
             let start = self.surroundings.start(slot)?;
             let begin = self.instant(start)?;
-            // One that began before a packet came, or a start of the surroundings, is gone.
+            // A slot that began before the packet's arrival, or before a restart, is lost.
             (begin >= now).then_some((slot, begin))
         });
     }
 
-    /// Looks for the next slot anew.
+    /// Selects the next slot again.
     fn look_ahead(&mut self, now: Time) {
         self.slot = None;
         if !self.closed && (self.serving.is_some() || !self.queue.is_empty()) {
@@ -349,12 +349,12 @@ impl<P> Radio<P> {
         }
     }
 
-    /// The position in the surroundings at an instant; before the start, the position of the start.
+    /// Returns the position in the surroundings at an instant; before the start, the start position.
     fn position(&self, now: Time) -> Duration {
         now.since(self.zero) + self.offset
     }
 
-    /// The instant of a position; `None` beyond the end of time.
+    /// Returns the instant of a position; `None` beyond the end of time.
     fn instant(&self, position: Duration) -> Option<Time> {
         let since = position.saturating_sub(self.offset).as_nanos();
         let nanos = self.zero.as_nanos().checked_add(since)?;

@@ -1,5 +1,5 @@
-//! Randomness by position instead of by turn: what the surroundings do at an instant depends on the seed and the
-//! instant alone, not on how much was sent before.
+//! Randomness by position instead of by turn: the surroundings at an instant depend on the seed and the instant alone,
+//! not on the previous traffic.
 
 use crate::delay::normal_quantile;
 use crate::random::Seed;
@@ -19,7 +19,7 @@ fn mixed(value: u64) -> u64 {
 }
 
 impl Noise {
-    /// The numbers for one purpose, unrelated to those for others.
+    /// Returns the numbers for one purpose, independent of other purposes.
     pub(super) fn new(seed: Seed, purpose: u64) -> Self {
         Self(mixed(seed.0 ^ mixed(purpose.wrapping_add(GOLDEN))))
     }
@@ -31,12 +31,12 @@ impl Noise {
         )
     }
 
-    /// From 0 up to but excluding 1.
+    /// Returns a uniform number in [0, 1).
     pub(super) fn unit(self, index: u64) -> f64 {
         (self.bits(index) >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// Standard normal.
+    /// Returns a standard normal number.
     pub(super) fn normal(self, index: u64) -> f64 {
         normal_quantile(self.unit(index))
     }
@@ -44,23 +44,23 @@ impl Noise {
 
 /// A stationary first-order autoregression of mean 0 and variance 1, in steps that can be computed directly.
 ///
-/// Every 2ⁿth step is drawn independently, n being such that they are eight time constants apart (correlation e⁻⁸);
-/// those between are drawn halfway between two known ones, again and again, from the distribution that the two
-/// leave for them, as Lévy constructed Brownian motion. So a step costs n draws, however long ago the last one was.
+/// Every 2ⁿth step is drawn independently, with n such that these steps are eight time constants apart (correlation
+/// e⁻⁸). The steps between are drawn by repeated halving, from the conditional distribution halfway between two known
+/// steps, as Lévy constructed Brownian motion. So a step costs n draws, however long ago the last one was.
 #[derive(Clone, Debug)]
 pub(super) struct Wander {
     noise: Noise,
     step: Duration,
-    /// By the binary logarithm of the distance to either neighbour: the weight of these, and the deviation that is
-    /// left.
+    /// By the binary logarithm of the distance to either neighbour: the weight of the neighbours, and the remaining
+    /// deviation.
     halves: Vec<(f64, f64)>,
 }
 
-/// Time constants between independent draws.
+/// Number of time constants between independent draws.
 const APART: f64 = 8.0;
 
 impl Wander {
-    /// One that changes every `step` and forgets with the time constant `memory`.
+    /// Returns a process that changes every `step`, with the time constant `memory`.
     pub(super) fn new(noise: Noise, step: Duration, memory: Duration) -> Self {
         let step = step.max(Duration::from_nanos(1));
         let ratio = step.as_secs_f64() / memory.as_secs_f64().max(1e-9);
@@ -80,12 +80,12 @@ impl Wander {
         }
     }
 
-    /// The number of the step that holds a position.
+    /// Returns the number of the step that contains a position.
     pub(super) fn step_at(&self, position: Duration) -> u64 {
         position.as_nanos() / self.step.as_nanos()
     }
 
-    /// The value in a step.
+    /// Returns the value in a step.
     pub(super) fn at(&self, step: u64) -> f64 {
         let levels = self.halves.len() as u32;
         let low = (step >> levels) << levels;
@@ -105,7 +105,7 @@ impl Wander {
                 std::cmp::Ordering::Greater => low = (middle, value),
             }
         }
-        low.1 // every step is some middle
+        low.1 // every step is the middle of some interval
     }
 }
 

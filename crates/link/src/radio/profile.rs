@@ -1,9 +1,8 @@
-//! Two operators in five conditions, after the two whose published effects they show.
+//! Two operators in five conditions, modelled on the two operators of a paper.
 //!
-//! Values with a source name it beside them. **All others are ours, chosen such that the effects come out** that
-//! Sentosa et al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not state how its
-//! operators bring them about. `cargo run --release -p cellbed-link --example radio_effects` prints both beside each
-//! other.
+//! Values with a source name it beside them. **All others are ours, chosen to reproduce the effects** that Sentosa et
+//! al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not state their causes.
+//! `cargo run --release -p cellbed-link --example radio_effects` prints our effects beside the published ones.
 
 use super::config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
@@ -16,7 +15,7 @@ use crate::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Band {
     /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, for any load.
-    /// The delivery rate is independent of the length of a train but for its beginning.
+    /// Except at its beginning, a train's delivery rate is independent of its length.
     Midband,
     /// Low-band 5G with frequency division, 10 MHz at 15 kHz spacing: a scheduler that warms up to the queue. Long
     /// trains are delivered faster than short ones.
@@ -28,11 +27,11 @@ pub enum Band {
 pub enum Condition {
     /// At rest with a good signal.
     Good,
-    /// At rest with a weak one, as in a basement.
+    /// At rest with a weak signal, as in a basement.
     Weak,
-    /// At rest among many, as in a full library.
+    /// At rest among many users, as in a full library.
     Crowded,
-    /// Carried by somebody who walks.
+    /// Carried by a pedestrian.
     Walking,
     /// In a car.
     Driving,
@@ -61,7 +60,7 @@ impl Profile {
         Self { band, condition }
     }
 
-    /// All of them.
+    /// Returns all profiles.
     pub fn all() -> impl Iterator<Item = Self> {
         use Condition::{Crowded, Driving, Good, Walking, Weak};
         [Band::Midband, Band::Lowband].into_iter().flat_map(|band| {
@@ -69,17 +68,17 @@ impl Profile {
         })
     }
 
-    /// The profile called `name`.
+    /// Returns the profile called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|profile| profile.name() == name)
     }
 
-    /// Its name, such as `lowband-driving`.
+    /// Returns the name, such as `lowband-driving`.
     pub fn name(self) -> String {
         format!("{:?}-{:?}", self.band, self.condition).to_lowercase()
     }
 
-    /// One direction of it, with the seed 0. Give both directions of a link the same [seed](RadioConfig::seed).
+    /// Returns one direction with seed 0. Give both directions of a link the same [seed](RadioConfig::seed).
     pub fn config(self, way: Way) -> RadioConfig {
         let mut config = match self.band {
             Band::Midband => midband(way),
@@ -98,7 +97,7 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// A probability that is written here.
+/// Returns a constant as a probability.
 fn chance(value: f64) -> Probability {
     Probability::new(value).unwrap_or(Probability::NEVER)
 }
@@ -233,9 +232,9 @@ fn lowband(way: Way) -> RadioConfig {
     }
 }
 
-/// Values that TS 38.331 allows for `drx-InactivityTimer`, the long cycle and the on-duration; which of them the
-/// operators use is not published. The cycle is a short one because the directions are apart: a device that sends is
-/// awake, which the downlink here does not see.
+/// Values that TS 38.331 allows for `drx-InactivityTimer`, the long cycle and the on-duration; the operators' values
+/// are not published. The cycle is short because the directions are separate: the downlink here does not see that a
+/// sending device is awake.
 const SLEEP: Sleep = Sleep {
     after: ms(200),
     cycle: ms(40),
@@ -284,9 +283,9 @@ impl Condition {
     }
 }
 
-/// Driving: one every 33.3 s (Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and
-/// Application Performance", IEEE Transactions on Mobile Computing, 2023, §VI-B; every 14 s in a subway). The gap is
-/// ours.
+/// Handovers while driving: every 33.3 s (Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol
+/// and Application Performance", IEEE Transactions on Mobile Computing, 2023, §VI-B; every 14 s in a subway). The gap
+/// is ours.
 const HANDOVER: Handover = Handover {
     every: ms(33_300),
     least: ms(40),

@@ -14,7 +14,7 @@ fn span(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// 1000 bytes each millisecond and nothing else: no chance, no waiting, no delay.
+/// Returns a link with 1000 bytes per millisecond, without randomness, waiting or delay.
 fn plain() -> RadioConfig {
     let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
     config.channel.mean_db = 100.0; // the highest CQI
@@ -57,7 +57,7 @@ fn departures(config: RadioConfig, arrivals: &[(Time, u64)]) -> Vec<Time> {
 
 #[test]
 fn a_slot_carries_bytes_not_packets() {
-    // slot 1 takes 600 and 400 bytes, slot 2 the other 200 and all of the third, slot 3 is lost
+    // slot 1 takes 600 and 400 bytes, slot 2 the other 200 and the whole third packet, slot 3 is lost
     let arrivals = [(ms(0), 600), (ms(0), 600), (ms(0), 800), (ms(4), 1000)];
     let arrivals = arrivals.map(|(at, size)| (at + Duration::from_nanos(1), size));
     assert_eq!(departures(plain(), &arrivals), [2, 3, 3, 6].map(ms));
@@ -68,7 +68,7 @@ fn a_direction_of_a_pattern_waits_for_its_slots() {
     let mut config = plain();
     config.slots.symbols = vec![14, 14, 0, 0, 7];
     let late = Duration::from_nanos(1);
-    // slots 0, 1 and half of 4, then 5: the first was missed
+    // slots 0, 1 and half of 4, then 5: slot 0 was missed
     let arrivals = [(ms(0) + late, 1000), (ms(1), 1000)];
     assert_eq!(departures(config, &arrivals), [2, 6].map(ms));
 }
@@ -97,11 +97,11 @@ fn blocks_that_fail_hold_up_those_behind_and_take_their_slot() {
     config.harq.first = Probability::ALWAYS;
     config.harq.round_trip = span(8);
     config.harq.again = Probability::NEVER;
-    // Each block is there 8 ms late; from the ninth slot on the slots are full of those.
+    // Each block arrives 8 ms late; from the ninth slot on retransmissions fill the slots.
     let arrivals = vec![(Time::from_nanos(1), 1000); 9];
     let departures = departures(config, &arrivals);
     assert_eq!(departures[..8], [10, 11, 12, 13, 14, 15, 16, 17].map(ms));
-    assert_eq!(departures[8], ms(26)); // sent in slot 17, for slots 9 to 16 repeat
+    assert_eq!(departures[8], ms(26)); // sent in slot 17, because slots 9 to 16 carry retransmissions
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn packets_stay_when_the_link_changes_or_starts_anew() {
     let departed: Vec<_> = std::iter::from_fn(|| direction.poll(ms(100)))
         .map(|outcome| outcome.departed)
         .collect();
-    // 1000 bytes in slot 1; 500 in slots 2 to 5; from 5.5 ms on the slots begin at the half
+    // 1000 bytes in slot 1; 500 in slots 2 to 5; from 5.5 ms on slots begin at half milliseconds
     assert_eq!(departed[..2], [2, 4].map(ms));
     assert_eq!(departed[2], ms(6));
     assert_eq!(departed[3], Time::from_micros(7_500));

@@ -22,18 +22,18 @@ use crate::time::Duration;
 use crate::trace::{Repeat, Trace};
 use crate::units::Bytes;
 
-/// A link that gives short flows what a light workload got from the recorded network, and long ones what a heavy one
-/// got.
+/// A link that serves short flows as the recorded network served a light workload, and long flows as it served a heavy
+/// one.
 ///
-/// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or
-/// before `t` are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by
-/// opportunities of the heavy recording from 1 ms after the last of them on. While the link is active, each packet is
-/// delayed by DELAY + comp(size), and never overtakes; then it enters the queue, which the schedule serves byte by
-/// byte. After `idle` with an empty queue, as [`IdleAt`] counts it, the link is inactive.
+/// A packet that finds the link inactive at `t` activates it: the link looks up the base delay at `t` (DELAY) and the
+/// light row at or before `t`. The schedule becomes the row's opportunities from `t` + DELAY on, followed by the heavy
+/// opportunities from 1 ms after the last one on. While the link is active, each packet is delayed by DELAY +
+/// comp(size), without overtaking; then it enters the queue, which the schedule serves byte by byte. After `idle` with
+/// an empty queue, as [`IdleAt`] counts it, the link is inactive.
 ///
-/// Light rows and heavy recording are positions of one recording and share the direction's time zero. Played
-/// in a loop, both start again at the heavy recording's last timestamp: rows at or after it are never used, and from
-/// the last row on the base delay stays as it was. Before the first row, the first counts.
+/// Light rows and heavy recording are positions of one recording and share the direction's time zero. In a loop, both
+/// start again at the heavy recording's last timestamp: rows at or after this timestamp are never used, and the base
+/// delay is constant after the last row. Before the first row, the first row applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadDependentConfig {
     /// Base delay and light opportunities.
@@ -46,16 +46,16 @@ pub struct WorkloadDependentConfig {
     pub offset: Duration,
     /// comp(s).
     pub compensation: Compensation,
-    /// F: how long the link must have been empty to be inactive.
+    /// F: time without packets until the link is inactive.
     pub idle: Duration,
-    /// Place at which that time is counted.
+    /// Place at which F is counted.
     pub idle_at: IdleAt,
     /// Anchor of the light opportunities.
     pub anchor: Anchor,
-    /// Discipline of the queue; B is the limit of a drop-tail queue in bytes. The packets on the way to it do not
+    /// Discipline of the queue; B is the limit of a drop-tail queue in bytes. Packets on the way to the queue do not
     /// count.
     pub queue: Discipline,
-    /// Bytes that one opportunity carries: what the recorder's packets were.
+    /// Bytes that one opportunity carries: the size of the recorder's packets.
     pub opportunity: Bytes,
     /// Bytes that a packet is charged beyond its size.
     pub overhead: Bytes,
@@ -65,12 +65,12 @@ pub struct WorkloadDependentConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleAt {
-    /// At the link, one reading of the paper's text: from when the last packet has left until the next one arrives at
-    /// the link, at least F.
+    /// At the link, one reading of the paper's text: from the departure of the last packet until the next one arrives
+    /// at the link, at least F.
     Link,
-    /// At the queue, as in the public tool and in the paper's calibration of F (§4.4): from when the last packet leaves
-    /// until the next one would enter the queue of the active link, which is DELAY + comp(size) after its arrival; more
-    /// than F on a clock of whole milliseconds, so at least F + 1 ms.
+    /// At the queue, as in the public tool and in the paper's calibration of F (§4.4): from the departure of the last
+    /// packet until the next one would enter the queue of the active link, DELAY + comp(size) after its arrival. The
+    /// time is more than F on a clock of whole milliseconds, so at least F + 1 ms.
     #[default]
     Queue,
 }
@@ -79,7 +79,7 @@ pub enum IdleAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Anchor {
-    /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier waits for it.
+    /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier must wait.
     BaseDelay,
     /// The instant at which the first packet enters the queue, `t` + DELAY + comp(size): the compensation counts for
     /// the first packet too, as in the public tool.
@@ -91,8 +91,8 @@ impl WorkloadDependentConfig {
     /// Capacity of an opportunity in the recordings of the public tool.
     pub const OPPORTUNITY: Bytes = Bytes(1400);
 
-    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes; a
-    /// packet is charged its IP length; F and the light opportunities are read as in the public tool.
+    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes. A packet is
+    /// charged its IP length. F and the light opportunities are interpreted as in the public tool.
     pub fn new(light: Arc<LightRows>, heavy: Arc<Trace>) -> Self {
         Self {
             light,
@@ -109,7 +109,7 @@ impl WorkloadDependentConfig {
         }
     }
 
-    /// The heavy recording behind the same queue.
+    /// Returns a bottleneck of the heavy recording and the same queue.
     fn bottleneck(&self) -> BottleneckConfig {
         BottleneckConfig {
             schedule: Schedule::Trace {
@@ -143,7 +143,7 @@ impl Shift {
         self.0
     }
 
-    /// The span with the shift, at least zero.
+    /// Returns the shifted span, at least zero.
     pub const fn applied_to(self, span: Duration) -> Duration {
         Duration::from_nanos(span.as_nanos().saturating_add_signed(self.0))
     }
@@ -167,7 +167,7 @@ pub struct Compensation {
 }
 
 impl Compensation {
-    /// The compensation through `points`; `None` if their sizes do not increase. Without a point there is none.
+    /// Returns the compensation through `points`, zero without points; `None` if their sizes do not increase.
     pub fn new(points: impl IntoIterator<Item = (Bytes, Shift)>) -> Option<Self> {
         let points: Vec<_> = points
             .into_iter()
@@ -183,7 +183,7 @@ impl Compensation {
         self.points.iter().map(point)
     }
 
-    /// comp(size), rounded to the nanosecond below.
+    /// Returns comp(size), rounded down to the nanosecond.
     pub fn of(&self, size: Bytes) -> Shift {
         let after = self.points.partition_point(|&(other, _)| other <= size.0);
         let before = after.checked_sub(1).map(|index| self.points[index]);

@@ -8,21 +8,21 @@ use crate::schedule::{LightRow, LightRows};
 use crate::time::Duration;
 use crate::units::Bytes;
 
-/// The longest line in bytes: a train of 10,000 packets.
+/// Maximum bytes of a line: a train of 10,000 packets.
 const LONGEST_LINE: usize = 1 << 17;
 const DECIMALS: usize = 6;
 const NANOS_PER_MILLI: u64 = 1_000_000;
-/// As with the trace: 49 days.
+/// Maximum time, ms, as for a trace: 49 days.
 const MOST_MILLIS: u64 = u32::MAX as u64;
 
 impl LightRows {
     /// Reads light rows from a file, a pipe or memory, in small pieces.
     ///
-    /// A line is `TIME BASE_DELAY PDO PDO …`, all in ms: when the train was sent, half of its round-trip time, and the
-    /// arrivals of its packets after the first arrival. Up to six decimals are accepted where the public tool writes
-    /// whole milliseconds, and so are blank lines, lines that start with `#`, both kinds of line end and several blanks
-    /// between numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that
-    /// names the line.
+    /// A line is `TIME BASE_DELAY PDO PDO …`, all in ms: the send time of the train, half of its round-trip time, and
+    /// the arrivals of its packets after the first arrival. The public tool writes whole milliseconds; up to six
+    /// decimals are accepted, and so are blank lines, lines that start with `#`, both kinds of line end and several
+    /// blanks between numbers. Times never decrease; opportunities may be in any order. Any other content is an error
+    /// that names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut rows: Vec<LightRow> = Vec::new();
         each_line(reader, LONGEST_LINE, |number, line| {
@@ -66,7 +66,7 @@ impl LightRows {
 }
 
 impl Compensation {
-    /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool wants
+    /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool requires
     /// sizes of 100, 200, … bytes.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut points: Vec<(Bytes, Shift)> = Vec::new();
@@ -138,7 +138,7 @@ fn size(text: &[u8]) -> Option<Bytes> {
     (size > 0 && text[0] != b'+').then_some(Bytes(u64::from(size)))
 }
 
-/// Milliseconds with up to six decimals, in ns.
+/// Converts milliseconds with up to six decimals to ns.
 fn nanos(text: &[u8]) -> Option<u64> {
     let point = text.iter().position(|&byte| byte == b'.');
     let (whole, fraction) = match point {

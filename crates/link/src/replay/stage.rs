@@ -12,29 +12,29 @@ use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time, earlier};
 use crate::units::Share;
 
-/// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F) and its clock has whole
-/// milliseconds: the link must have been idle for one of them more than F. Otherwise, with F = 0, each packet of a
-/// burst would activate the link again.
+/// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F), in whole milliseconds: the link
+/// must have been idle for one millisecond more than F. Otherwise, with F = 0, each packet of a burst would activate
+/// the link again.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The stage. An activation travels with the packet that caused it, and splices the schedule when that packet enters
-/// the queue, which is empty then.
+/// The stage. An activation travels with its packet, and splices the schedule when the packet enters the queue, which
+/// is then empty.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadDependent<P> {
     config: WorkloadDependentConfig,
-    /// On the way to the queue.
+    /// Packets on the way to the queue.
     line: DelayLine<Item<P>>,
     /// Number of packets that have reached the queue, and number that have arrived.
     entered: u64,
     come: u64,
-    /// Activations on the way to the queue, each with the number of its packet. There are few, so that they wait apart.
+    /// Activations on the way to the queue, with their packets' numbers; separate, because they are few.
     activations: VecDeque<(u64, Head)>,
     bottleneck: Bottleneck<P>,
     /// The base delay of the link while it is active.
     active: Option<Duration>,
-    /// When the last packet left, if there is none.
+    /// Departure of the last packet, if there is none left.
     empty_since: Time,
-    /// When the schedule on offer has become another one.
+    /// Time of the last change of the schedule.
     spliced: Option<Time>,
 }
 
@@ -53,8 +53,8 @@ impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
         }
     }
 
-    /// Applies `config` from `now` on. Where another heavy recording is played, it serves the packets in the
-    /// queue at once; delay and light opportunities follow the new recording from the next activation on.
+    /// Applies `config` from `now` on. A new heavy recording serves the packets in the queue at once; delay and light
+    /// opportunities follow the new recording from the next activation on.
     fn change(
         &mut self,
         config: &WorkloadDependentConfig,
@@ -69,8 +69,8 @@ impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
 }
 
 impl<P> Behaviour<P> for WorkloadDependent<P> {
-    /// Plays the recording from `zero` on, as of `now`. Packets stay, and so do the light opportunities that they wait
-    /// for; an empty link is inactive.
+    /// Plays the recording from `zero` on, as of `now`. Packets and their light opportunities stay; an empty link is
+    /// inactive.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.bottleneck.restart(zero, now, offset);
         if self.is_empty() {
@@ -157,12 +157,12 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// From when on the schedule offers something else than it did when this was last asked.
+    /// Takes the time of a change of the schedule since the last call.
     pub(crate) fn take_spliced(&mut self) -> Option<Time> {
         self.spliced.take()
     }
 
-    /// The position in the recording, and the base delay there.
+    /// Returns the position in the recording, and the base delay there.
     fn base_delay(&self, now: Time) -> (Duration, Duration) {
         let position = self.bottleneck.service().position(now);
         (position, self.config.light.base_delay(position))
@@ -179,9 +179,9 @@ impl<P> WorkloadDependent<P> {
                 let last = self.line.last();
                 let entry = |delay| last.max(now + shift.applied_to(delay));
                 let idle = idle + TICK;
-                // The first comparison spares the others while packets follow each other. The last one: with the new
-                // base delay, which may be shorter, the packet must still find the queue empty, as its schedule begins
-                // there.
+                // The first comparison saves the others while packets follow each other. The last comparison ensures
+                // that the packet still finds an empty queue with the new base delay, which may be shorter, because its
+                // schedule begins there.
                 entry(active) >= last + idle
                     && self.empties().is_some_and(|empty| {
                         entry(active) >= empty + idle && entry(self.base_delay(now).1) >= empty
@@ -190,7 +190,7 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// When the last of the packets that are here now leaves, if none of them is dropped; `None` if that is not known.
+    /// Returns when the last present packet leaves, if none is dropped; `None` if unknown.
     fn empties(&self) -> Option<Time> {
         if self.is_empty() {
             return Some(self.empty_since);
@@ -219,8 +219,8 @@ impl<P> WorkloadDependent<P> {
     }
 }
 
-/// Accounts for the delay of a packet that leaves as other links do, behind its queue: `released` − `arrived` is then
-/// queueing and service, and the rest until its departure the delay.
+/// Accounts for a packet's delay as if it came after the queue, as on other links: `released` − `arrived` is queueing
+/// and service, and the rest until departure is the delay.
 fn delay_behind_queue<P>(step: Step<P>) -> Step<P> {
     match step {
         Step::Left(item) => {

@@ -1,4 +1,4 @@
-//! The light workload: how packet trains fared at regular instants.
+//! The light workload: delays of packet trains at regular instants.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::units::Opportunities;
 /// Delivery opportunities of one packet train.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LightRow {
-    /// When, since the start of the recording.
+    /// Time since the start of the recording.
     pub time: Duration,
-    /// Half the round-trip time of its first packet.
+    /// Half the round-trip time of the train's first packet.
     pub base_delay: Duration,
-    /// The arrivals of its packets after the first one, in any order: the light delivery opportunities.
+    /// Arrivals of the packets after the first one, in any order: the light delivery opportunities.
     pub opportunities: Vec<Duration>,
 }
 
@@ -22,12 +22,12 @@ pub struct LightRow {
 /// light delivery opportunities over time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LightRows {
-    /// Never decreasing in time, never empty; the opportunities of each are sorted.
+    /// Never decreasing in time, never empty; each row's opportunities are sorted.
     rows: Vec<LightRow>,
 }
 
 impl LightRows {
-    /// The recording of these rows; `None` if there are none or their times decrease.
+    /// Returns the recording of these rows; `None` if there are none or their times decrease.
     pub fn new(rows: impl IntoIterator<Item = LightRow>) -> Option<Self> {
         let mut rows: Vec<_> = rows.into_iter().collect();
         for row in &mut rows {
@@ -36,13 +36,13 @@ impl LightRows {
         (!rows.is_empty() && rows.is_sorted_by_key(|row| row.time)).then_some(Self { rows })
     }
 
-    /// The rows in order.
+    /// Returns the rows in order.
     pub fn rows(&self) -> &[LightRow] {
         &self.rows
     }
 
-    /// The base delay at a position of the recording: linear between rows, constant before the first and after the last
-    /// (§4.3); rounded to the nanosecond below.
+    /// Returns the base delay at a position: linear between rows, constant before the first and after the last (§4.3);
+    /// rounded down to the nanosecond.
     pub fn base_delay(&self, position: Duration) -> Duration {
         let row = self.row_at(position);
         let point = |row: &LightRow| (row.time, row.base_delay);
@@ -55,7 +55,7 @@ impl LightRows {
         }
     }
 
-    /// Number of the row at or before a position, or of the first row.
+    /// Returns the number of the row at or before a position, or of the first row.
     fn row_at(&self, position: Duration) -> usize {
         let after = self.rows.partition_point(|row| row.time <= position);
         after.saturating_sub(1)
@@ -70,8 +70,8 @@ impl std::fmt::Debug for LightRows {
 }
 
 /// Opportunities that an activation puts before the recording (TempPDO in Sentosa et al., "CellReplay", NSDI 2025,
-/// §4.3): the light opportunities of a row from `base` on, then the recorded ones from `splice` on. There is
-/// nothing before `base`.
+/// §4.3): the light opportunities of a row from `base` on, then the recorded ones from `splice` on. There are none
+/// before `base`.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     rows: Arc<LightRows>,
@@ -81,7 +81,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The row in force at a position of the recording; its opportunities count from `base`.
+    /// Returns the head of the row at a position of the recording; its opportunities count from `base`.
     pub(crate) fn new(rows: &Arc<LightRows>, position: Duration, base: Time) -> Self {
         let row = rows.row_at(position);
         let splice = match rows.rows[row].opportunities.last() {
@@ -96,7 +96,7 @@ impl Head {
         }
     }
 
-    /// When it begins to offer.
+    /// Returns the origin of its opportunities.
     pub(crate) fn base(&self) -> Time {
         self.base
     }
@@ -110,11 +110,11 @@ impl Head {
     }
 }
 
-/// Between the last light opportunity and the first that the recording may offer.
+/// Time between the last light opportunity and the earliest recorded one.
 const BREATH: Duration = Duration::from_millis(1);
 
-/// A recording, from time to time with a [`Head`] in front. Opportunities are numbered from the first of the head, or
-/// from the start of the recording without one.
+/// A recording, at times with a [`Head`] before it. Opportunities are numbered from the first one of the head, or from
+/// the start of the recording without a head.
 #[derive(Clone, Debug)]
 pub(crate) struct Spliced {
     recording: Playback,
@@ -132,12 +132,12 @@ impl Spliced {
         }
     }
 
-    /// The position in the recording at an instant; in a looped one below its period.
+    /// Returns the position in the recording at an instant, below the period if looped.
     pub(crate) fn position(&self, at: Time) -> Duration {
         self.recording.position(at)
     }
 
-    /// Replaces what is in front. Numbers change.
+    /// Replaces the head. Numbers change.
     pub(crate) fn splice(&mut self, head: Head) {
         self.skipped = self.recording.first_at(head.splice);
         self.head = Some(head);
@@ -150,7 +150,7 @@ impl Spliced {
         }
     }
 
-    /// Number of the first opportunity at or after `at`.
+    /// Returns the number of the first opportunity at or after `at`.
     pub(crate) fn first_at(&self, at: Time) -> u64 {
         let Some(head) = &self.head else {
             return self.recording.first_at(at);
@@ -164,7 +164,7 @@ impl Spliced {
         light.saturating_add(heavy.saturating_sub(self.skipped))
     }
 
-    /// The instant of an opportunity; `None` past the end of a recording that is played once.
+    /// Returns the instant of an opportunity; `None` past the end of a recording played once.
     #[inline]
     pub(crate) fn time_of(&mut self, index: u64) -> Option<Time> {
         let Some(head) = &self.head else {
@@ -177,7 +177,7 @@ impl Spliced {
         self.recording.time_of(heavy.saturating_add(self.skipped))
     }
 
-    /// Opportunities from `from` up to but excluding `to`.
+    /// Returns the opportunities from `from` up to but excluding `to`.
     pub(crate) fn opportunities(&self, from: Time, to: Time) -> Opportunities {
         Opportunities(self.first_at(to).saturating_sub(self.first_at(from)))
     }

@@ -1,4 +1,4 @@
-//! When bytes may leave the bottleneck.
+//! Times at which bytes may leave the bottleneck.
 
 mod light;
 mod series;
@@ -24,7 +24,7 @@ pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
 pub(crate) use service::Service;
 
-/// When bytes may leave.
+/// Times at which bytes may leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// The packet delivery opportunities of a recording.
@@ -43,12 +43,12 @@ pub enum Schedule {
     Series {
         /// The steps.
         series: Arc<RateSeries>,
-        /// Start position in the series. A looped one takes it modulo its length.
+        /// Start position in the series. A looped series takes it modulo its length.
         offset: Duration,
     },
     /// A bucket that fills with `rate` up to `burst` bytes and is full at the start: a packet leaves whole as soon as
-    /// the bucket holds its size, as with the token bucket filter of Linux. One larger than `burst` leaves when the
-    /// bucket is full and leaves it that much below empty.
+    /// the bucket holds its size, as with the token bucket filter of Linux. A packet larger than `burst` leaves when
+    /// the bucket is full, and makes its level negative.
     TokenBucket {
         /// Fill rate of the bucket.
         rate: BitRate,
@@ -143,7 +143,7 @@ pub(crate) enum ScheduleTable {
 }
 
 impl ScheduleTable {
-    /// The schedule; `read` reads the file of a trace.
+    /// Returns the schedule; `read` reads the file of a trace.
     pub(crate) fn build(
         self,
         read: impl FnOnce(PathBuf) -> Result<Arc<Trace>, LanguageError>,
@@ -180,7 +180,7 @@ impl ScheduleTable {
     }
 }
 
-/// The opportunities of a recording on the clock. They are numbered from the start of the recording.
+/// Playback of a recording's opportunities, numbered from the start of the recording.
 #[derive(Clone, Debug)]
 pub struct Playback {
     trace: Arc<Trace>,
@@ -189,13 +189,13 @@ pub struct Playback {
     zero: Time,
     /// Position in the recording at `zero`, ns.
     start: u64,
-    /// Position of the last search, since the next one mostly ends beside it.
+    /// Position of the last search; the next one mostly ends close to it.
     cycle: u64,
     run: usize,
 }
 
 impl Playback {
-    /// The recording from position `offset` on, at the instant `zero`. Nothing is offered before that.
+    /// Plays the recording from position `offset` on at `zero`. Nothing is offered before `zero`.
     pub fn new(trace: Arc<Trace>, repeat: Repeat, offset: Duration, zero: Time) -> Self {
         let mut playback = Self {
             trace,
@@ -210,7 +210,7 @@ impl Playback {
         playback
     }
 
-    /// The position in the recording at an instant; in a looped one below its period.
+    /// Returns the position in the recording at an instant, below the period if looped.
     pub fn position(&self, at: Time) -> Duration {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         Duration::from_nanos(match self.repeat {
@@ -219,7 +219,7 @@ impl Playback {
         })
     }
 
-    /// The recording from position `offset` plus `further` on, at the instant `zero`.
+    /// Restarts the recording at `zero`, from position `offset` plus `further`.
     pub fn restart(&mut self, zero: Time, further: Duration) {
         let start = (self.offset + further).as_nanos();
         self.zero = zero;
@@ -229,13 +229,13 @@ impl Playback {
         };
     }
 
-    /// Number of the first opportunity at or after `at`.
+    /// Returns the number of the first opportunity at or after `at`.
     pub fn first_at(&self, at: Time) -> u64 {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         self.trace.count_before(position, self.repeat)
     }
 
-    /// The instant of an opportunity; `None` past the end of a recording that is played once.
+    /// Returns the instant of an opportunity; `None` past the end of a recording played once.
     pub fn time_of(&mut self, index: u64) -> Option<Time> {
         let total = self.trace.total();
         let cycle_start = self.cycle.saturating_mul(total);
@@ -261,7 +261,7 @@ impl Playback {
     }
 }
 
-/// Capacity of a stage with a queue, used or not, on the clock.
+/// Capacity of a stage with a queue over time, used or not.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
     Opportunities { playback: Spliced, each: Bytes },
@@ -273,10 +273,10 @@ pub(crate) enum Offer {
 }
 
 impl Offer {
-    /// During an outage.
+    /// Capacity during an outage.
     pub(crate) const NOTHING: Self = Self::Constant(BitRate(0));
 
-    /// Bytes offered from `from` up to but excluding `to`; `None` without limit.
+    /// Returns the bytes offered from `from` up to but excluding `to`; `None` without limit.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
         match self {
             Self::Opportunities { playback, each } => {
@@ -294,7 +294,7 @@ impl Offer {
         }
     }
 
-    /// The same with fractions of bytes; a large number without limit.
+    /// Returns the capacity with fractions of bytes; a large number without limit.
     pub(crate) fn potential(&self, from: Time, to: Time) -> f64 {
         const PER_BYTE: f64 = UNITS_PER_BYTE as f64;
         match self {

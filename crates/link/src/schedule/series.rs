@@ -11,16 +11,16 @@ pub(crate) const UNITS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 /// A rate that holds until the next step, looped or with the last step for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateSeries {
-    /// (start, rate, area before it), the first at 0, strictly increasing in time.
+    /// (start, rate, area before the start), the first at 0, strictly increasing in time.
     steps: Vec<(u64, u64, u128)>,
-    /// Length and area of a cycle, where looped.
+    /// Length and area of a cycle, if looped.
     cycle: Option<(u64, u128)>,
 }
 
 impl RateSeries {
-    /// The series of `steps`, each (time since the start, rate from there on). With a `period` it starts again after
-    /// that time. `None` if there is no step, the first is not at zero, their times do not increase, or the period does
-    /// not lie behind the last of them.
+    /// Returns the series of `steps`, each (time since the start, rate from then on), repeated after the `period`, if
+    /// any. `None` if there is no step, the first is not at zero, the times do not increase, or the period does not
+    /// exceed the last time.
     pub fn new(steps: Vec<(Duration, BitRate)>, period: Option<Duration>) -> Option<Self> {
         let starts_at_zero = steps.first().is_some_and(|(start, _)| start.is_zero());
         let increasing = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
@@ -45,7 +45,7 @@ impl RateSeries {
         Some(series)
     }
 
-    /// The mean rate of a cycle; without a period, of the time up to the last step.
+    /// Returns the mean rate of a cycle; without a period, up to the last step.
     pub fn mean_rate(&self) -> BitRate {
         let (last, rate, before) = self.steps[self.steps.len() - 1];
         let (length, area) = self.cycle.unwrap_or((last, before));
@@ -53,7 +53,7 @@ impl RateSeries {
         BitRate(mean.map_or(rate, saturate))
     }
 
-    /// Area under the rate from the start up to `position` (ns).
+    /// Returns the area under the rate from the start up to `position` (ns).
     fn area(&self, position: u64) -> u128 {
         let (cycles, within) = match self.cycle {
             Some((period, area)) => (
@@ -68,7 +68,7 @@ impl RateSeries {
         cycles.saturating_add(before).saturating_add(part)
     }
 
-    /// The first position (ns) where the area is at least `area`; `None` if it never is.
+    /// Returns the first position (ns) where the area reaches `area`; `None` if never.
     fn position(&self, area: u128) -> Option<u64> {
         if area == 0 {
             return Some(0);
@@ -94,7 +94,7 @@ impl RateSeries {
     }
 }
 
-/// A series on the clock.
+/// Playback of a series.
 #[derive(Clone, Debug)]
 pub(crate) struct RatePlayback {
     series: Arc<RateSeries>,
@@ -125,19 +125,19 @@ impl RatePlayback {
         };
     }
 
-    /// Area up to `at`; nothing is added before `zero`.
+    /// Returns the area up to `at`; it begins at `zero`.
     pub(crate) fn area(&self, at: Time) -> u128 {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         self.series.area(position)
     }
 
-    /// The first instant at which the area is at least `area`.
+    /// Returns the first instant at which the area reaches `area`.
     pub(crate) fn reaches(&self, area: u128) -> Option<Time> {
         let position = self.series.position(area)?;
         Some(self.zero + Duration::from_nanos(position.saturating_sub(self.start)))
     }
 
-    /// Whole bytes offered from `from` up to `to`, as a difference of running totals.
+    /// Returns whole bytes offered from `from` up to `to`, a difference of running totals.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
         let until = |at: Time| self.area(at) / UNITS_PER_BYTE;
         Bytes(saturate(until(to).saturating_sub(until(from))))

@@ -1,4 +1,4 @@
-//! Makes the schema of the types of stages.
+//! Generates the schema of the types of stages.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::{Value, json};

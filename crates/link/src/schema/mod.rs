@@ -1,10 +1,10 @@
 //! The schema of serialised stages, the source of the tables of scenario files and of their reference.
 //!
-//! JSON Schema with further keywords. Of a value, `format` names its type (`made.rs` has the list) and `least` and
-//! `most` are its limits as text. Of a kind, `text` describes a stage in one line, with the values of its keys in
-//! braces; `table` is the kind of a scenario's table, if it is another one, or `false` where scenarios have none.
+//! JSON Schema with more keywords. For a value, `format` names its type (`made.rs` has the list), and `least` and
+//! `most` are its limits as text. For a kind, `text` describes a stage in one line, with the values of its keys in
+//! braces; `table` is the kind of the scenario's table, if different, or `false` if scenarios have none.
 //!
-//! A test makes it of the types by `schemars` and compares it with `stages.json`, which all else reads.
+//! A test generates the schema from the types by `schemars` and compares it with `stages.json`, the file in use.
 
 #[cfg(not(test))]
 pub(crate) use cellbed_no_schema::JsonSchema;
@@ -18,14 +18,14 @@ use serde_json::Value;
 #[cfg(test)]
 mod made;
 
-/// Schemas of stages by their place in a direction, in the order in which packets meet them, and of the schedules and
-/// queues of a bottleneck, as JSON. A stage can change into any other of its place.
+/// Schemas of stages by their place in a direction, in the order of packets, and of the schedules and queues of a
+/// bottleneck, as JSON. A stage can change into any other of its place.
 pub const STAGES: &str = include_str!("stages.json");
 
 static PLACES: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(STAGES).expect("a test made it"));
 
-/// Kinds of stages, of all or of one place.
+/// Returns the kinds of stages, of all places or of one.
 pub(crate) fn kinds(place: Option<&str>) -> impl Iterator<Item = &str> {
     let places = PLACES.as_array().into_iter().flatten();
     let stages = places.filter(|stage| stage[0] != "schedule" && stage[0] != "queue");

@@ -59,7 +59,7 @@ fn graph<P: Clone>(
     Graph::new(config, Time::ZERO)
 }
 
-/// The packets through a cell. Arrivals must be in order.
+/// Sends packets, in order of arrival, through a cell.
 fn through(mut cell: Graph<usize>, packets: &[Packet]) -> Ends {
     for (number, &(at, user, size)) in packets.iter().enumerate() {
         cell.accept(Time::from_nanos(at), user, number, Bytes(size));
@@ -81,7 +81,7 @@ fn through(mut cell: Graph<usize>, packets: &[Packet]) -> Ends {
         .collect()
 }
 
-/// The packets of each user through a link that it has for itself.
+/// Sends the packets of each user through a separate link.
 fn alone(stages: &[Vec<StageConfig>], packets: &[Packet]) -> Ends {
     let mut ends = vec![(Time::ZERO, Time::ZERO, Fate::Doubled); packets.len()];
     for (user, stages) in stages.iter().enumerate() {
@@ -231,7 +231,7 @@ proptest! {
 }
 
 proptest! {
-    /// Alone in each of its cells, a user that moves has its link with the interruptions.
+    /// A moving user that is alone in each cell has its link, with interruptions.
     #[test]
     fn one_moving_user_has_the_link_with_interruptions(
         stages in any_stages(), packets in any_packets(1), scheduler in any_scheduler(),
@@ -239,7 +239,7 @@ proptest! {
     ) {
         let (moves, gate) = handovers(first, &spans, flush);
         let stages = vec![std::iter::once(gate).chain(stages).collect::<Vec<_>>()];
-        // To and fro between two cells.
+        // The user alternates between two cells.
         let cell = |parity| moves.iter().copied().skip(parity).step_by(2).map(|visit| (visit, 0)).collect();
         let moving = moving(scheduler, &[cell(0), cell(1)], &stages);
         prop_assert_eq!(through(moving, &packets), alone(&stages, &packets));
@@ -271,7 +271,7 @@ proptest! {
             if handed_over {
                 prop_assert_eq!(pause, Some(at));
             }
-            // What a radio link has sent is decoded later.
+            // A radio link decodes sent bytes later.
             let leaves = user == 0 && end.2 == Fate::Delivered && matches!(stages[0][1], StageConfig::Bottleneck(_));
             let released = end.0.since(Time::ZERO);
             let inside = moves.windows(2).any(|pair| pair[0].until.unwrap() < released && released < pair[1].from);
@@ -280,8 +280,8 @@ proptest! {
     }
 }
 
-/// Visits to one cell after another, in half ms: a stay and an interruption each, after a first stay; with the gate
-/// that closes the link.
+/// Returns visits to successive cells and the gate that closes the link between them. In half ms: the `first` stay; for
+/// the following visits, stay and interruption.
 fn handovers(first: u64, spans: &[(u64, u64)], flush: bool) -> (Vec<Visit>, StageConfig) {
     let (mut visits, mut outages, mut from, mut stay) = (Vec::new(), Vec::new(), 0, first);
     for &(next, pause) in spans {
@@ -300,7 +300,7 @@ fn handovers(first: u64, spans: &[(u64, u64)], flush: bool) -> (Vec<Visit>, Stag
     (visits, gate.with_flushes(flushes).unwrap().into())
 }
 
-/// From and until are in half ms.
+/// `from` and `until` are in half ms.
 fn visit(from: u64, until: Option<u64>) -> Visit {
     Visit {
         priority: 0,
@@ -313,7 +313,7 @@ fn half(millis: u64) -> Duration {
     Duration::from_micros(500 * millis)
 }
 
-/// Links in cells: for each cell its visits, with the number of the link.
+/// Returns links in cells. cells: visits and link numbers of each cell.
 fn moving<P: Clone>(
     scheduler: Scheduler,
     cells: &[Vec<(Visit, usize)>],
@@ -343,8 +343,8 @@ fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usiz
 
 #[test]
 fn a_handover_frees_slots_here_and_takes_them_there() {
-    // Of three saturated users with a packet a slot, the last one leaves the cell of the first in the middle of its
-    // slot, at 19.5 ms, and is in the second slot from 29.5 ms on.
+    // Three saturated users send a packet per slot. The last user leaves the first cell in the middle of its slot, at
+    // 19.5 ms, and is in the second cell from 29.5 ms on.
     for flush in [false, true] {
         let (visits, gate) = handovers(39, &[(1000, 20)], flush);
         let mut stages = vec![constant(12_000_000); 3];
@@ -355,12 +355,12 @@ fn a_handover_frees_slots_here_and_takes_them_there() {
             vec![(still, 1), (visits[1], 2)],
         ];
         let mut packets = saturated(3, 60);
-        // Some arrive during the interruption.
+        // Two packets arrive during the interruption.
         packets.extend([(25 * MS, 2, 1500), (25 * MS, 2, 1500)]);
         let links = moving(Scheduler::RoundRobin {}, &cells, &stages);
         let ends = through(links, &packets);
         assert_eq!(left_between(&ends, &packets, 0, 20), [10, 20, 9]);
-        // At once the first user has its cell for itself.
+        // The first user is alone in its cell at once.
         assert_eq!(left_between(&ends, &packets, 20, 30), [10, 10, 0]);
         let dropped: Vec<Time> = ends
             .iter()
@@ -369,7 +369,7 @@ fn a_handover_frees_slots_here_and_takes_them_there() {
             .collect();
         if flush {
             assert_eq!(dropped, [Time::from_micros(19_500); 51]);
-            // Those that came later are the first that the new cell serves.
+            // The new cell first serves the later packets of this user.
             assert_eq!(left_between(&ends, &packets, 30, 40), [10, 8, 2]);
         } else {
             assert_eq!(dropped, []);
@@ -390,14 +390,14 @@ fn a_restart_brings_users_back_to_their_first_cells() {
     ];
     let packets = saturated(3, 30);
     let expected = through(moving(Scheduler::RoundRobin {}, &cells, &stages), &packets);
-    // In either cell, between both, and with a queue.
+    // With the user in either cell, between both, and with a queue.
     for (now, zero) in [(5, 5), (25, 40), (50, 50), (200, 170)] {
         let mut links = moving(Scheduler::RoundRobin {}, &cells, &stages);
         let (now, zero) = (Time::from_millis(now), Time::from_millis(zero));
         assert!(links.poll(now).is_none());
         links.restart(now, zero, Duration::ZERO);
         if zero < now {
-            continue; // nothing could arrive at the start
+            continue; // no packet can arrive at the start
         }
         for (number, &(at, user, size)) in packets.iter().enumerate() {
             links.accept(zero + Duration::from_nanos(at), user, number, Bytes(size));
@@ -416,14 +416,14 @@ fn a_restart_brings_users_back_to_their_first_cells() {
     }
 }
 
-/// `count` packets at once for each of `users` users.
+/// Returns `count` packets at once for each of `users` users.
 fn saturated(users: usize, count: usize) -> Vec<Packet> {
     (0..users * count)
         .map(|index| (0, index % users, 1500))
         .collect()
 }
 
-/// Bytes of each user that left its queue before `until`.
+/// Returns the bytes of each user that left the queue before `until`.
 fn carried(ends: &Ends, packets: &[Packet], users: usize, until: Time) -> Vec<u64> {
     let mut bytes = vec![0; users];
     for (end, packet) in ends.iter().zip(packets) {
@@ -581,7 +581,7 @@ fn the_shortest_flow_finishes_first() {
         }
         last
     };
-    // User 0 begins, since it came first.
+    // User 0 begins: its packets came first.
     let known = [None, Some(Bytes(60_000)), None];
     assert_eq!(finish([None; 3]), [35, 6, 16].map(Time::from_millis));
     assert_eq!(finish(known)[2], Time::from_millis(11));
@@ -589,8 +589,8 @@ fn the_shortest_flow_finishes_first() {
 
 #[test]
 fn fair_schedulers_share_the_processor() {
-    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, where
-    // the mean time of a flow is E[S] / (1 − ρ) for every distribution of S (Kleinrock, Queueing Systems II, §4.4).
+    // Flows arrive at idle users as a Poisson process. This is an M/G/1 queue with processor sharing: for every
+    // distribution of S, the mean time of a flow is E[S] / (1 − ρ) (Kleinrock, Queueing Systems II, §4.4).
     const USERS: usize = 60;
     let rate = 24_000_000; // a packet takes 0.5 ms
     let load = 0.6;

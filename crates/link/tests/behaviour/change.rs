@@ -10,7 +10,7 @@ fn constant(megabits: u64) -> BottleneckConfig {
     BottleneckConfig::new(Schedule::Constant(BitRate(megabits * 1_000_000)))
 }
 
-/// The packets, when they ended and how.
+/// Takes the outcomes: packet, time and fate.
 fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<(P, Time, Fate)> {
     let outcomes = driving::drain(direction).into_iter();
     outcomes
@@ -67,9 +67,9 @@ fn schedules_of_all_kinds_take_over_from_each_other() {
         .iter()
         .map(|outcome| outcome.1)
         .collect();
-    // One is half sent at 1.5 ms. The trace takes its rest and the half of the next with each opportunity; the series
-    // the half that is left at 25.5; the bucket is empty and holds no packet, so that each leaves at once and leaves a
-    // debt.
+    // At 1.5 ms a packet is half sent. Each opportunity of the trace takes the rest of a packet and half of the next;
+    // the series takes the remaining half at 25.5 ms. The bucket is empty and smaller than a packet: each packet leaves
+    // at once and leaves a debt.
     let expected = [
         1000, 10_000, 20_000, 26_000, 27_000, 27_500, 28_000, 29_000, 29_500,
     ];

@@ -19,7 +19,7 @@ fn shift(millis: f64) -> Shift {
     Shift::from_nanos((millis * 1e6) as i64)
 }
 
-/// Packets take 20 ms, 10 at the least; after 100 ms of idleness 40. One in two is sent again, 8 ms later.
+/// Packets take 20 ms, at least 10; after 100 ms of idle time 40. Half of them are retransmitted, 8 ms later.
 fn delays() -> Delays {
     let state = |idle, more: f64| DelayState {
         idle: ms(idle),
@@ -46,7 +46,7 @@ fn delays() -> Delays {
     .unwrap()
 }
 
-/// 1400 bytes a millisecond when saturated, trains of 4 packets at half of that.
+/// 1400 bytes per millisecond when saturated, trains of 4 packets at half this rate.
 fn model() -> ConditionalModel {
     let saturated = (0..10_000).map(ms);
     let trains = (0..100).map(|number| (ms(100 * number), vec![ms(10), ms(12), ms(14), ms(16)]));
@@ -78,7 +78,7 @@ fn link(queue: Discipline, seed: u64) -> Direction<usize> {
     Direction::new(vec![config.into()], Time::ZERO)
 }
 
-/// Delays in ms of packets that come at these times.
+/// Returns the delays of packets that arrive at `times`, ms.
 fn taken(times: &[Time], size: u64) -> Vec<u64> {
     let mut link = link(Discipline::Infinite, 1);
     for (number, &time) in times.iter().enumerate() {
@@ -96,7 +96,7 @@ fn a_packet_alone_takes_one_of_the_delays_of_its_idleness_and_size() {
     let often: Vec<Time> = (1..50).map(|number| at(50 * number)).collect();
     let of = |times: &[Time], size| {
         let mut found = taken(&times[1..], size);
-        found.remove(0); // after a long idleness
+        found.remove(0); // after a long idle time
         found.sort_unstable();
         found.dedup();
         found
@@ -109,7 +109,7 @@ fn a_packet_alone_takes_one_of_the_delays_of_its_idleness_and_size() {
 #[test]
 fn who_waits_together_arrives_as_a_train_did() {
     let delays = taken(&[at(1000); 4], 1400);
-    // The link was idle for long: the train is as late as the first packet is.
+    // The link was idle for long: the train is as late as its first packet.
     assert_eq!(delays.len(), 4);
     let gaps: Vec<u64> = delays.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(gaps, [2, 2, 2]);
@@ -119,7 +119,7 @@ fn who_waits_together_arrives_as_a_train_did() {
 fn a_long_train_comes_to_the_rate_of_the_saturated_link() {
     let delays = taken(&[at(1000); 400], 1400);
     assert!((95..=105).contains(&(delays[399] - delays[299])));
-    // Slower at first: 22 at half the rate until 50 ms have passed.
+    // Slower at first: 22 packets at half the rate in the first 50 ms.
     assert!((60..=76).contains(&(delays[49] - delays[0])));
 }
 
@@ -173,7 +173,7 @@ fn nothing_is_sent_during_an_outage() {
         sent.iter()
             .all(|sent| *sent < at(1000) || *sent >= at(1500))
     );
-    // The saturated link, which sends a packet each ms once it is warm.
+    // The saturated link sends a packet each ms once warm.
     let soon = sent
         .iter()
         .filter(|sent| **sent >= at(1500) && **sent < at(1600));

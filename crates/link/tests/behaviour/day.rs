@@ -1,5 +1,5 @@
-//! A day on a link, in virtual time: after 86,400 seconds every departure is still where the arithmetic of whole
-//! numbers has it, to the nanosecond.
+//! A day on a link, in virtual time: after 86,400 seconds every departure still equals the result of integer
+//! arithmetic, to the nanosecond.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const BYTES: u64 = 1500;
 /// Size of a packet in bit/s · ns.
 const AREA: u128 = BYTES as u128 * 8 * 1_000_000_000;
 
-/// Keeps a link busy until the end of the day; the departure of each packet.
+/// Keeps a link busy until the end of the day. Returns the departure of each packet.
 fn saturate(schedule: Schedule, bytes: u64) -> Vec<Time> {
     let mut link = Direction::new(vec![BottleneckConfig::new(schedule).into()], Time::ZERO);
     let mut departures = Vec::new();
@@ -48,7 +48,7 @@ fn a_busy_looped_trace_is_the_same_in_every_period() {
     let millis = trace();
     let schedule = Schedule::looped(Arc::new(Trace::from_millis(millis.clone()).unwrap()));
     let departures = saturate(schedule, MTU.0);
-    // What stands at 0 is offered once: the end of a period is the beginning of the next.
+    // The opportunity at 0 is offered once: the end of a period is the beginning of the next.
     let offered = (0u128..).flat_map(|cycle| {
         let stamps = millis.iter().map(|&at| u128::from(at));
         let now: Vec<u128> = stamps.map(|at| (cycle * 12_799 + at) * 1_000_000).collect();
@@ -89,7 +89,7 @@ fn a_token_bucket_gathers_no_rounding() {
     assert_equal(&saturate(schedule, BYTES), exact);
 }
 
-/// Rates whose steps carry no whole packets; one carries nothing.
+/// Rates whose steps carry no whole packets; one is zero.
 fn steps(period: u64) -> RateSeries {
     let steps = STEPS.map(|(start, rate)| (Duration::from_nanos(start), BitRate(rate)));
     RateSeries::new(steps.to_vec(), Some(Duration::from_nanos(period))).unwrap()

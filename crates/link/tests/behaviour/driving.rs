@@ -10,7 +10,7 @@ pub fn span(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Visits every event up to `until`, and takes what there is.
+/// Visits every event up to `until`, and takes the outcomes.
 pub fn visit<P: Clone>(direction: &mut Direction<P>, until: Time, outcomes: &mut Vec<Outcome<P>>) {
     let mut before = None;
     while let Some(event) = direction.next_event().filter(|&event| event <= until) {
@@ -27,7 +27,7 @@ pub fn visit<P: Clone>(direction: &mut Direction<P>, until: Time, outcomes: &mut
     }
 }
 
-/// Takes all that is still to come, of packets that may have left long ago.
+/// Takes all remaining outcomes, also of packets that left long ago.
 pub fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<Outcome<P>> {
     let mut outcomes = Vec::new();
     while let Some(event) = direction.next_event() {
@@ -36,7 +36,7 @@ pub fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<Outcome<P>> {
     outcomes
 }
 
-/// Makes calls of all kinds at any times (ns), which need not rise, with any values: none is to panic.
+/// Makes calls of all kinds with any values at any times (ns), in any order: none must panic.
 pub fn call(direction: &mut Direction<usize>, calls: Vec<(u64, u64, u8)>) {
     for (at, value, call) in calls {
         let now = Time::from_nanos(at);

@@ -64,7 +64,7 @@ fn limit() -> impl Strategy<Value = Limit> {
         })
 }
 
-/// A discipline of the list, with parameters that act within a test; of one that is not named here the default ones.
+/// Any discipline, with parameters that take effect within a test; disciplines not named here have their defaults.
 fn discipline(overtaking: impl Fn(bool) -> bool) -> impl Strategy<Value = Discipline> {
     let all = Discipline::all().into_iter();
     let chosen: Vec<_> = all.filter(|it| overtaking(overtakes(it))).collect();
@@ -145,7 +145,7 @@ fn quick(
     }
 }
 
-/// Disciplines that never let a packet overtake.
+/// Disciplines without overtaking.
 fn fifo() -> impl Strategy<Value = Discipline> {
     discipline(|overtakes| !overtakes)
 }
@@ -314,7 +314,7 @@ fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
 #[derive(Clone, Debug)]
 enum Call {
     Accept(u64, Tag),
-    /// After ns: the stage (modulo their number) takes over the one of its kind.
+    /// After ns: the stage (modulo their number) gets the configuration of its kind.
     Change(u64, usize, Vec<StageConfig>),
     Restart(u64),
 }
@@ -344,7 +344,7 @@ fn calls(changes: bool) -> impl Strategy<Value = Vec<(u64, Call)>> {
     prop::collection::vec((wait, call), 1..120).prop_map(in_order)
 }
 
-/// Makes a call, and returns the bytes that it put in.
+/// Makes a call; returns the bytes that entered.
 fn make(direction: &mut Direction<usize>, stages: usize, index: usize, call: &(u64, Call)) -> u64 {
     let now = Time::from_nanos(call.0);
     match &call.1 {
@@ -433,7 +433,7 @@ proptest! {
         let stages = [BottleneckConfig::new(schedule).with_queue(queue).into()];
         let outcomes = exactly(&stages, &calls);
         prop_assert!(outcomes.is_sorted_by_key(|outcome| outcome.departed));
-        // of a flow and a queue of it, if there are two
+        // per flow, and per queue if there are two
         for flow in 0..4 {
             for is_low_latency in [false, true] {
                 let of_flow = |packet: usize| matches!(calls[packet].1, Call::Accept(_, tag) if tag.flow == flow && tag.ecn.is_low_latency() == is_low_latency);
@@ -462,7 +462,7 @@ proptest! {
             match &schedule {
                 Schedule::Trace { trace, offset, .. } => trace.capacity(from - Time::ZERO + *offset, to - Time::ZERO + *offset + span(1)).0 as f64,
                 Schedule::Constant(rate) => rate.0 as f64 * seconds / 8.0 + 1.0,
-                // what a packet larger than the bucket takes beyond it is owed afterwards
+                // a packet larger than the bucket leaves a debt
                 Schedule::TokenBucket { rate, burst } => burst.0.max(3000) as f64 + rate.0 as f64 * seconds / 8.0 + 1.0,
                 Schedule::Series { .. } | Schedule::Unlimited => f64::INFINITY,
             }
@@ -503,7 +503,7 @@ proptest! {
             (outcomes, direction.held().packets)
         };
         let first = pass(0);
-        prop_assume!(first.1 == Packets(0)); // none stuck at a rate of zero
+        prop_assume!(first.1 == Packets(0)); // no packet is stuck at a rate of zero
         prop_assert_eq!(first, pass(HORIZON + 7 * MS));
     }
 

@@ -1,4 +1,4 @@
-//! The accounting of Mahimahi, against the algorithm as its source tells it.
+//! The accounting of Mahimahi, compared with the algorithm in its source.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn ends(mut direction: Direction<usize>, packets: &[(u64, u64)]) -> Vec<Option<u
     ends
 }
 
-/// `LinkQueue` of Mahimahi as one reads it: at every opportunity up to the millisecond of an arrival, then the arrival.
+/// `LinkQueue` of Mahimahi's source: all opportunities up to the millisecond of an arrival, then the arrival.
 struct LinkQueue<'a> {
     schedule: &'a [u64],
     next: usize,

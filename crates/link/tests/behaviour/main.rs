@@ -1,5 +1,5 @@
-//! Behaviour of the path model that users rely on, by its public interface. One program: they are linked once, and all
-//! run side by side.
+//! Behaviour of the path model that users rely on, by its public interface. One program: all tests are linked once, and
+//! run in parallel.
 
 mod arrivals;
 mod bottleneck_reference;

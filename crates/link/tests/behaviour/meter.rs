@@ -1,4 +1,4 @@
-//! The meter against the packets themselves.
+//! The meter, compared with the packets themselves.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const WIDTH: u64 = 10 * MS;
 struct Run {
     millis: Vec<u64>,
     zero: u64,
-    /// (arrival, size), and how far the bins are taken after it.
+    /// (arrival, size), and whether the bins are taken after it.
     packets: Vec<(u64, u64, bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! Outages: nothing leaves during one, nothing is late for another reason, and no packet is early.
+//! Outages: during an outage no packet leaves; no packet is late for another reason, and none is early.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn is_inside(outages: &[(u64, u64)], at: Time) -> bool {
         .any(|&(begin, length)| ms(begin) <= at && at < ms(begin + length))
 }
 
-/// The time without the outages before it.
+/// Returns the time less the outages before it.
 fn without(outages: &[(u64, u64)], at: u64) -> u64 {
     let lost = |&(begin, length): &(u64, u64)| at.saturating_sub(begin * MS).min(length * MS);
     at - outages.iter().map(lost).sum::<u64>()
@@ -62,7 +62,7 @@ proptest! {
 
     #[test]
     fn a_constant_rate_continues_after_an_outage_where_it_stopped(outages in outages(), packets in packets()) {
-        // A byte takes a whole µs, so that no outage cuts one.
+        // A byte takes a whole µs: no outage splits a byte.
         let packets: Vec<_> = packets.into_iter().map(|(at, size)| (at / 1000 * 1000, size)).collect();
         let bottleneck = StageConfig::from(BottleneckConfig::new(Schedule::Constant(BitRate(8_000_000))));
         let gated = run(vec![gate(&outages), bottleneck.clone()], &packets);
@@ -82,7 +82,7 @@ proptest! {
             let trace = Arc::new(Trace::from_millis(millis).unwrap());
             StageConfig::from(BottleneckConfig::new(Schedule::once(trace)))
         };
-        let end = 10_000; // so that both traces have one
+        let end = 10_000; // so that neither trace is empty
         let left: Vec<u64> = millis.iter().copied().filter(|&at| !is_inside(&outages, ms(at))).collect();
         let [all, left] = [millis, left].map(|millis| once(millis.into_iter().chain([end]).collect()));
         let gated = run(vec![gate(&outages), all.clone()], &packets);
@@ -146,7 +146,7 @@ fn a_radio_link_sends_nothing_during_an_outage() {
     for way in [Way::Uplink, Way::Downlink] {
         let radio = Profile::MIDBAND_GOOD.config(way);
         let outcomes = flood(radio.into(), &[(1000, 500)]);
-        // What was sent before may have to be sent again.
+        // Packets sent before may need retransmissions.
         let sent_again = span(60);
         let delivered = || outcomes.iter().filter(|it| it.fate == Fate::Delivered);
         let inside =
@@ -176,7 +176,7 @@ fn a_recording_of_two_workloads_sends_nothing_during_an_outage() {
             .all(|it| !is_inside(&[(1000, 500)], it.departed))
     );
     assert!(outcomes.iter().any(|it| it.departed == ms(1500)));
-    // Packets that come alone, also into the outage; each is an activation.
+    // Single packets, some during the outage; each is an activation.
     let packets: Vec<_> = (0..60).map(|at| (at * 50 * MS, 1400)).collect();
     let outcomes = run(vec![gate(&[(1000, 500)]), config.into()], &packets);
     assert_eq!(outcomes.len(), 60);
@@ -251,7 +251,7 @@ fn without_a_queue_packets_are_lost() {
     );
 }
 
-/// Fates and departures, ms, of packets of a ms each over a link with a delay of 10 ms that is lost at 5 ms, for 20 ms.
+/// Returns fates and departures, ms, of packets of 1 ms each on a link with 10 ms delay that is lost from 5 to 25 ms.
 fn lost_radio(in_flight: bool) -> Vec<(Fate, u64)> {
     let gate = GateConfig::new(vec![(span(5), span(20))]).unwrap();
     let gate = gate.with_flushes(vec![span(5)]).unwrap();

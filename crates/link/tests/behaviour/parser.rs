@@ -1,11 +1,11 @@
-//! The trace parser against bytes of every kind.
+//! The trace parser, with bytes of every kind.
 
 use std::io::{self, Read};
 
 use cellbed_link::*;
 use proptest::prelude::*;
 
-/// The rules of the format, written for brevity: the timestamps, or the number of the first offending line (0 for the
+/// The rules of the format in short form. Returns the timestamps, or the number of the first offending line (0 for the
 /// trace as a whole).
 fn oracle(bytes: &[u8]) -> Result<Vec<u64>, usize> {
     let mut millis: Vec<u64> = Vec::new();
@@ -33,7 +33,7 @@ fn oracle(bytes: &[u8]) -> Result<Vec<u64>, usize> {
     }
 }
 
-/// Gives its bytes in pieces of the given sizes, in turn, as a pipe may.
+/// A source that returns its bytes in pieces of these sizes, in turn, like a pipe.
 struct Pieces<'a> {
     bytes: &'a [u8],
     sizes: std::iter::Cycle<std::slice::Iter<'a, usize>>,

@@ -1,5 +1,5 @@
-//! The managed queues with congestion-controlled senders in a closed loop, held against what their RFCs and papers say
-//! of them. `docs/reference/disciplines.md` has the figures over a wider range.
+//! The managed queues with congestion-controlled senders in a closed loop, compared with their RFCs and papers.
+//! `docs/reference/disciplines.md` has the figures over a wider range.
 
 use cellbed_link::*;
 
@@ -13,8 +13,7 @@ fn codel() -> Discipline {
     Discipline::CoDel(CoDelConfig::default())
 }
 
-/// A flow with a constant window, over a pipe of 20 packets: 1.2 ms each at 10 Mbit/s; one is the packet's
-/// own.
+/// A flow with a constant window, over a pipe of 20 packets (1.2 ms each at 10 Mbit/s), the packet in service included.
 fn window(packets: u64) -> Flow {
     Flow {
         round_trip: Duration::from_micros(22_800),
@@ -23,7 +22,7 @@ fn window(packets: u64) -> Flow {
 }
 
 /// RFC 8289 §3: "a TCP connection with a 25-packet window sending through a connection with a bandwidth-delay product
-/// of 20 packets" has a standing queue of 5 packets, one with 30 of 10, one with 20 none.
+/// of 20 packets" has a standing queue of 5 packets; a window of 30 packets has 10, a window of 20 none.
 #[test]
 fn a_window_beyond_the_pipe_stands_in_the_queue() {
     for (packets, standing) in [(20, 0.0), (25, 5.0), (30, 10.0)] {
@@ -40,9 +39,9 @@ fn a_window_beyond_the_pipe_stands_in_the_queue() {
 }
 
 /// RFC 8289 §3.2: the median delay of a link with long-lived flows tends to the target (5 ms), at any rate and
-/// round-trip time (§4.2: 10 to 300 ms). The peaks of a sawtooth lie above it for less than the interval; what stands
-/// does not. A single Reno flow halves a window that just fills the pipe, and so uses three quarters of the link at
-/// worst.
+/// round-trip time (§4.2: 10 to 300 ms). The peaks of a sawtooth exceed the target for less than the interval; the
+/// standing queue does not. A single Reno flow halves a window that just fills the pipe, and so uses at least three
+/// quarters of the link.
 #[test]
 fn codel_lets_no_queue_stand() {
     for rate in [10, 40] {
@@ -102,8 +101,8 @@ fn pie_comes_back_to_its_target_after_every_step_of_load() {
     );
 }
 
-/// Floyd, Gummadi and Shenker, "Adaptive RED" (2001), §4: whatever the load, the average queue comes to lie within 40
-/// and 60 % of the way between the thresholds. Without adaptation it depends on the load (§2).
+/// Floyd, Gummadi and Shenker, "Adaptive RED" (2001), §4: at any load, the average queue settles within 40 and 60 % of
+/// the way between the thresholds. Without adaptation it depends on the load (§2).
 #[test]
 fn adaptive_red_keeps_the_average_in_the_middle() {
     // §4.4 of the paper: for a delay of 20 ms, min_th = 20 ms · rate / 2 and max_th = 3 min_th
@@ -135,8 +134,8 @@ fn adaptive_red_keeps_the_average_in_the_middle() {
 
 /// Floyd and Jacobson (1993), §7 and Figure 4, with the slope of `gentle` above max_th (Floyd 2000): the drop
 /// probability as a function of the average queue. A sender that never reacts, at `load` times the link's rate, loses 1
-/// − 1 / load, and the average comes to lie where the curve has that. The gap between two drops is longer than k
-/// packets with probability 1 − k p_b / (1 − p_b) (method 2).
+/// − 1 / load: the average settles where the curve has this value. The gap between two drops is longer than k packets
+/// with probability 1 − k p_b / (1 − p_b) (method 2).
 #[test]
 fn red_s_drop_probability_is_the_published_curve() {
     let (minimum, maximum, max_p) = (15_000.0, 45_000.0, 0.1);
@@ -168,7 +167,7 @@ fn red_s_drop_probability_is_the_published_curve() {
     }
 }
 
-/// RFC 8290 §1 and §3: flows that build no queue go first, and the others share the link byte by byte, whatever their
+/// RFC 8290 §1 and §3: flows without a queue go first, and the others share the link byte by byte, independent of their
 /// round-trip times and packet sizes.
 #[test]
 fn fq_codel_is_fair_and_keeps_a_sparse_flow_short() {

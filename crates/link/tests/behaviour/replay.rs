@@ -1,5 +1,5 @@
-//! The replay of CellReplay in numbers: the cases that Sentosa et al. (NSDI 2025) draw in their figures 3 and 7, of
-//! which the paper gives the delays in words only. `replay_reference` holds its rules against a model.
+//! The replay of CellReplay in numbers: the cases in figures 3 and 7 of Sentosa et al. (NSDI 2025), whose delays the
+//! paper describes only in words. `replay_reference` compares the rules with a model.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ fn heavy(millis: impl IntoIterator<Item = u64>) -> Arc<Trace> {
     Arc::new(Trace::from_millis(millis).unwrap())
 }
 
-/// Two light rows, and heavy opportunities at every even millisecond for a second; F and light opportunities as the
-/// text of the paper can be read, not as the public tool counts them.
+/// Two light rows, and heavy opportunities at every even millisecond for a second. F and light opportunities follow the
+/// text of the paper, not the public tool.
 fn figure_7() -> WorkloadDependentConfig {
     WorkloadDependentConfig {
         idle: span(10),
@@ -35,7 +35,7 @@ fn link(config: WorkloadDependentConfig) -> Direction<u64> {
     Direction::new(vec![config.into()], Time::ZERO)
 }
 
-/// When the packets (ms, bytes) leave, in ms with fractions; `None` for one that is dropped.
+/// Returns the departures of packets (ms, bytes), in ms with fractions; `None` for dropped ones.
 fn departures(link: &mut Direction<u64>, packets: &[(u64, u64)]) -> Vec<Option<f64>> {
     for (index, &(at, size)) in packets.iter().enumerate() {
         link.accept(ms(at), index as u64, Bytes(size));
@@ -66,7 +66,7 @@ fn figure_3_a_change_of_the_base_delay_reaches_every_packet_after_it() {
         ],
         Time::ZERO,
     );
-    // The one that meets the blackout is late, but the one after it is as early as before: 20 ms in place of 40.
+    // The packet in the blackout is late, but the next packet is as early as before: 20 ms instead of 40.
     assert_eq!(
         departures(&mut saturation, &sent),
         whole(&[20, 50, 80, 110]),
@@ -84,8 +84,8 @@ fn figure_3_a_change_of_the_base_delay_reaches_every_packet_after_it() {
 
 #[test]
 fn figure_7_light_opportunities_are_spliced_to_heavy_ones() {
-    // At 25 ms, between rows of 20 and 30 ms, DELAY = 25 ms; the row at 0 ms is the last before. TempPDO = {50, 51, 53,
-    // 56}, then the heavy ones from 25 + 25 + 6 + 1 = 57 ms on: 58, 60, 62 …
+    // At 25 ms, between rows of 20 and 30 ms, DELAY = 25 ms; the row at 0 ms is the previous one. TempPDO = {50, 51,
+    // 53, 56}, then the heavy opportunities from 25 + 25 + 6 + 1 = 57 ms on: 58, 60, 62 …
     let burst = [(25, 1400); 8];
     assert_eq!(
         departures(&mut link(figure_7()), &burst),
@@ -105,9 +105,9 @@ fn the_base_delay_is_no_part_of_queueing_and_service() {
 
 #[test]
 fn figure_7_delay_and_schedule_stay_while_the_link_is_active() {
-    // Active since 25 ms with a delay of 25 ms. The one at 45 ms comes to the queue at 70 ms, where heavy opportunities
-    // are. The one at 79 ms finds the queue empty for 9 of 10 ms: still 25 ms, though rows say 30 by now. After 104 ms
-    // it is empty, and inactive from 114 ms on.
+    // Active since 25 ms with a delay of 25 ms. The packet of 45 ms enters the queue at 70 ms, among heavy
+    // opportunities. The packet of 79 ms finds the queue empty for 9 of 10 ms: still 25 ms, though the rows have 30 by
+    // now. After 104 ms the queue is empty; from 114 ms on the link is inactive.
     let mut link = link(figure_7());
     let sent = [(25, 1400), (45, 1400), (79, 1400), (114, 1400), (114, 1400)];
     assert_eq!(
@@ -168,7 +168,7 @@ fn a_meter_tells_what_the_spliced_schedule_offers() {
         .iter()
         .map(|bin| bin.capacity.unwrap().0 / PACKET.0)
         .collect();
-    // Heavy ones until the light row begins at 50 ms: {50, 51, 53, 56, 58}, then every other millisecond again.
+    // Heavy opportunities until the light row at 50 ms: {50, 51, 53, 56, 58}, then every other millisecond again.
     assert_eq!(capacity, [4, 5, 5, 5, 5, 5, 5]);
     let used: Vec<u64> = bins.iter().map(|bin| bin.used.0 / PACKET.0).collect();
     assert_eq!(used, [0, 0, 0, 0, 0, 5, 0]);
@@ -191,7 +191,7 @@ fn queue_management_works_in_front_of_it() {
         ecn: Ecn::Ect0,
     };
     for packet in 0..2000 {
-        link.accept_tagged(ms(packet / 4), packet, PACKET, tag); // eight times what the heavy recording carries
+        link.accept_tagged(ms(packet / 4), packet, PACKET, tag); // eight times the rate of the heavy recording
     }
     let ends: Vec<_> = std::iter::from_fn(|| link.poll(ms(100_000))).collect();
     assert!(ends.iter().any(|outcome| outcome.marked));

@@ -1,4 +1,4 @@
-//! The files of CellReplay's tool: what is written is read again.
+//! The files of CellReplay's tool: written files are read again.
 
 use cellbed_link::*;
 use proptest::prelude::*;

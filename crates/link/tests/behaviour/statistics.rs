@@ -1,11 +1,11 @@
-//! The random stages against the distributions that they are to follow. The seeds are fixed, so that nothing here is by
-//! chance; the tolerances are four standard deviations of the measured value.
+//! The random stages, compared with their specified distributions. The seeds are fixed: no result is by chance. The
+//! tolerances are four standard deviations of the measured value.
 
 use cellbed_link::*;
 
 const PACKETS: usize = 200_000;
 
-/// Sends packets of 100 bytes `spacing` apart through one stage. Outcomes in order of their end.
+/// Sends packets of 100 bytes `spacing` apart through one stage. Returns outcomes in order of time.
 fn outcomes(stage: impl Into<StageConfig>, spacing: Duration) -> Vec<Outcome<usize>> {
     let mut direction = Direction::new(vec![stage.into()], Time::ZERO);
     let mut outcomes = Vec::new();
@@ -26,7 +26,7 @@ fn probability(value: f64) -> Probability {
     Probability::new(value).unwrap()
 }
 
-/// That `count` of `trials` with the given probability is within four standard deviations.
+/// Asserts that `count` of `trials` with a probability is within four standard deviations.
 #[track_caller]
 fn assert_binomial(count: usize, trials: usize, probability: f64) {
     let expected = trials as f64 * probability;
@@ -38,7 +38,7 @@ fn assert_binomial(count: usize, trials: usize, probability: f64) {
     );
 }
 
-/// That a value is within four of its standard errors.
+/// Asserts that a value is within four of its standard errors.
 #[track_caller]
 fn assert_near(value: f64, expected: f64, error: f64) {
     let off = (value - expected) / error;
@@ -119,7 +119,7 @@ fn bursts_and_gaps_of_gilbert_s_channel_are_geometric() {
     }
 }
 
-/// Elliott's channel: the share of losses, whose variance has the memory of the chain, λ = 1 − p − r, in it.
+/// Elliott's channel: the share of losses; its variance includes the memory of the chain, λ = 1 − p − r.
 #[test]
 fn both_states_of_elliott_s_channel_lose() {
     let [p, r, good, bad] = [0.02, 0.08, 0.05, 0.6];
@@ -133,8 +133,8 @@ fn both_states_of_elliott_s_channel_lose() {
     assert_near(share, expected, (variance / PACKETS as f64).sqrt());
 }
 
-/// Exponential spells, looked at every ms, are a Markov chain: from one state to the other with probability
-/// π (1 − e^(−(1/on + 1/off) · 1 ms)).
+/// Exponential spells, sampled every ms, are a Markov chain with transition probabilities π (1 − e^(−(1/on + 1/off) · 1
+/// ms)).
 #[test]
 fn exponential_spells_have_no_memory() {
     let (on, off) = (30.0f64, 10.0);
@@ -180,7 +180,7 @@ fn a_series_of_losses_has_each_step_s_probability() {
     assert_binomial(count(50_000..150_000), 100_000, 0.3);
 }
 
-/// The delay of each packet in order of sending, ms. They are sent 10 s apart, so that none waits for another.
+/// Returns delays in order of sending, ms. Packets are sent 10 s apart: none waits for another.
 fn delays(distribution: Distribution, correlation: f64) -> Vec<f64> {
     let config = RandomDelay {
         distribution,
@@ -195,7 +195,7 @@ fn delays(distribution: Distribution, correlation: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The mean of the powers of the distances from the mean: of order 2, 3 and 4.
+/// Returns the mean, and the central moments of order 2, 3 and 4.
 fn moments(values: &[f64]) -> (f64, [f64; 3]) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

@@ -18,12 +18,12 @@ pub struct Way {
     pub packets: u64,
     /// Bytes of IP.
     pub bytes: u64,
-    /// The largest hop limit that was seen.
+    /// Maximum hop limit seen.
     pub hop_limit: u8,
 }
 
 impl Way {
-    /// Return whether its packets have the initial hop limit of systems, so that they have passed no router.
+    /// Return whether its packets have a system's initial hop limit: they have passed no router.
     pub fn fresh(&self) -> bool {
         matches!(self.hop_limit, 64 | 128 | 255)
     }
@@ -43,7 +43,7 @@ struct Key {
 }
 
 impl Key {
-    /// The flow of a packet, and whether the packet is from its lower end.
+    /// Returns the flow of a packet, and whether the packet is from the flow's lower end.
     fn of(packet: &Header) -> (Self, bool) {
         let from = (packet.from, packet.from_port);
         let to = (packet.to, packet.to_port);
@@ -60,23 +60,23 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     key: Key,
-    /// From the lower end, and from the higher one.
+    /// Traffic from the lower end, and from the higher end.
     ways: [Way; 2],
     /// True if the lower end opened the flow.
     low_began: bool,
     /// True if the initiator is known from the opening of a connection.
     opened: bool,
-    /// In order of appearance.
+    /// Number in order of appearance.
     number: u64,
 }
 
 impl Flow {
-    /// Its two addresses.
+    /// Returns the two addresses.
     pub fn ends(&self) -> [IpAddr; 2] {
         [self.key.low.0, self.key.high.0]
     }
 
-    /// Bytes of IP in both directions.
+    /// Returns the bytes of IP in both directions.
     pub fn bytes(&self) -> u64 {
         self.ways[0].bytes + self.ways[1].bytes
     }
@@ -159,12 +159,12 @@ impl Flows {
         });
     }
 
-    /// All of them.
+    /// Returns all flows.
     pub fn each(&self) -> impl Iterator<Item = &Flow> {
         self.flows.values()
     }
 
-    /// The one with the most bytes.
+    /// Returns the flow with the most bytes.
     pub fn largest(&self) -> Option<&Flow> {
         self.each()
             .max_by_key(|flow| (flow.bytes(), std::cmp::Reverse(flow.number)))
@@ -174,7 +174,7 @@ impl Flows {
         self.flows.contains_key(&Key::of(packet).0)
     }
 
-    /// The end that began the largest one.
+    /// Returns the end that began the largest flow.
     pub(super) fn beginner(&self) -> IpAddr {
         match self.largest() {
             Some(flow) => flow.ends()[usize::from(!flow.low_began)],
@@ -182,7 +182,7 @@ impl Flows {
         }
     }
 
-    /// The traffic from the device, or to it.
+    /// Returns the traffic from the device, or to it.
     pub(super) fn way(&self, device: IpAddr, from_device: bool) -> Way {
         let mut sum = Way::default();
         for flow in self.each() {
@@ -192,7 +192,7 @@ impl Flows {
         sum
     }
 
-    /// The matching ones; at least one.
+    /// Returns the matching flows; at least one.
     pub(super) fn choose(&self, request: &Request) -> Result<Self> {
         let fits = |flow: &&Flow| request.flow.iter().all(|word| flow.fits(word));
         let mut all: Vec<Flow> = self.each().copied().collect();
@@ -216,7 +216,7 @@ impl Flows {
         })
     }
 
-    /// The choice, in words.
+    /// Returns a description of the choice.
     pub(super) fn describe(&self, all: &Self) -> String {
         let others = all.seen - self.seen;
         let share = 100.0 * self.bytes as f64 / all.bytes.max(1) as f64;

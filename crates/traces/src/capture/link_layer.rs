@@ -1,4 +1,4 @@
-//! From a frame to the IP packet in it.
+//! Extraction of the IP packet from a frame.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub(super) struct Header {
     pub to_port: u16,
     /// IP length, headers included.
     pub bytes: u32,
-    /// Bytes that the frame has for it.
+    /// Bytes of the frame for the packet.
     pub room: u32,
     pub hop_limit: u8,
     /// True if the packet opens a TCP connection.
@@ -34,13 +34,13 @@ const IPV6: u16 = 0x86dd;
 pub(super) enum LinkType {
     /// 1: Ethernet, with VLAN tags or without.
     Ethernet,
-    /// 101 and what systems have written for it (12, 14), 228 and 229: the IP packet itself.
+    /// 101, its variants on some systems (12, 14), 228 and 229: the IP packet itself.
     Raw,
     /// 0 and 108: four bytes of address family, in the byte order of the writer or of the network.
     Loopback,
     /// 113: Linux cooked capture.
     Cooked,
-    /// 276: its second version.
+    /// 276: Linux cooked capture, version 2.
     Cooked2,
 }
 
@@ -56,8 +56,8 @@ impl LinkType {
         })
     }
 
-    /// The IP packet in a frame. frame: its captured bytes; whole: its length. `None` if it is no IP
-    /// packet.
+    /// Returns the header of the IP packet in a frame; `None` without one. frame: captured bytes; whole: length of the
+    /// frame.
     pub(super) fn header(self, frame: &[u8], whole: u32) -> Option<Header> {
         let (kind, start) = match self {
             Self::Ethernet => ethernet(frame)?,
@@ -71,7 +71,7 @@ impl LinkType {
     }
 }
 
-/// Type of the payload of an Ethernet frame, and where it is; an IEEE 802.3 length is followed by LLC and SNAP headers.
+/// Returns type and offset of an Ethernet frame's payload; LLC and SNAP headers follow an IEEE 802.3 length.
 fn ethernet(frame: &[u8]) -> Option<(u16, usize)> {
     match number(frame, 12)? {
         length if length < 1536 => {
@@ -108,7 +108,7 @@ fn read(net: &LaxNetSlice<'_>, frame: &[u8], whole: u32) -> Option<Header> {
         LaxNetSlice::Ipv6(packet) => {
             let header = packet.header();
             let said = match header.payload_length() {
-                0 => 0, // a jumbogram, or not filled in yet
+                0 => 0, // a jumbogram, or length not set
                 length => u32::from(length) + 40,
             };
             let start = offset(frame, header.slice());
@@ -124,7 +124,7 @@ fn read(net: &LaxNetSlice<'_>, frame: &[u8], whole: u32) -> Option<Header> {
         LaxNetSlice::Arp(_) => return None,
     };
     let room = whole.saturating_sub(start);
-    // With segmentation offload, the kernel leaves the length open.
+    // With segmentation offload, the kernel leaves the length unset.
     let bytes = if said == 0 { room } else { said };
     let protocol = payload.ip_number.0;
     let with_ports = matches!(protocol, TCP | UDP | DCCP | SCTP) && !payload.fragmented;
@@ -207,7 +207,7 @@ mod tests {
                 (5000, 80, 128),
                 "{number}"
             );
-            // A capture of the first bytes shows no more.
+            // A capture of the first bytes only has the same header.
             let start = &frame[..head.len() + 28];
             assert_eq!(
                 link.header(start, frame.len() as u32),

@@ -1,6 +1,6 @@
 //! Packet captures (pcap and pcapng): the arrivals of one flow become delivery opportunities.
 //!
-//! A capture is read twice: once for its flows, which are kept in memory, once for the packets of the chosen ones.
+//! A capture is read twice: once for its flows, which are kept in memory, once for the packets of the chosen flows.
 
 mod flows;
 mod link_layer;
@@ -19,31 +19,31 @@ use packets::{Packet, Survey, each_packet};
 
 /// Bytes of IP that an opportunity carries.
 const OPPORTUNITY_BYTES: u64 = 1500;
-/// Packets smaller than this on average are acknowledgements or similar, and do not show the capacity.
+/// Minimum mean packet, bytes, that shows the capacity; smaller packets are mostly acknowledgements.
 const TELLING_BYTES: u64 = 500;
-/// Maximum distance of a stamp behind the previous one, ns: queues of a network card are stamped separately; a larger
-/// step means that the clock was set.
+/// Maximum step back between two stamps, ns: a network card stamps its queues separately. A larger step means that the
+/// clock was set.
 const MOST_BACKWARDS_NS: i64 = 1_000_000_000;
-/// The longest plausible pause between two packets, ns.
+/// Maximum plausible pause between two packets, ns.
 const LONGEST_PAUSE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// Options of the conversion of a capture.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Request {
-    /// Words that a flow must have all of: a protocol, an address, `:PORT`, `ADDRESS:PORT`. None: any flow.
+    /// Words that must all match a flow: a protocol, an address, `:PORT`, `ADDRESS:PORT`. Empty: any flow.
     pub flow: Vec<String>,
-    /// All flows that match, instead of the largest one.
+    /// True for all matching flows, false for the largest one.
     pub all_flows: bool,
-    /// The device's address; left out, the end that began the flow.
+    /// The device's address; default: the end that began the flow.
     pub device: Option<IpAddr>,
-    /// The parts to make; left out, those whose packets are large enough to show capacity.
+    /// Directions to import; default: directions with packets large enough to show capacity.
     pub directions: Option<Vec<Part>>,
-    /// One opportunity for each packet of any size, instead of one for each 1500 bytes.
+    /// True for one opportunity per packet of any size, false for one per 1500 bytes.
     pub each_packet: bool,
 }
 
-/// Makes opportunities of the chosen flow's packets: an opportunity is when another 1500 bytes of IP have arrived.
+/// Converts the chosen flow's packets to opportunities: one whenever another 1500 bytes of IP have arrived.
 pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -> Result<Imported> {
     let length = source.seek(SeekFrom::End(0))?;
     source.seek(SeekFrom::Start(0))?;
@@ -100,7 +100,7 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
     Ok(done)
 }
 
-/// The end that is the device.
+/// Returns the address of the device.
 fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
     let Some(device) = told else {
         return Ok(chosen.beginner());
@@ -119,7 +119,7 @@ fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
     ))
 }
 
-/// The directions to make series of.
+/// Returns the directions to import.
 fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>> {
     let there = |part: &Part| chosen.way(device, *part == Part::Uplink);
     if let Some(asked) = &request.directions {
@@ -203,7 +203,7 @@ fn told_of_device(
     notes
 }
 
-/// Arrivals of one direction on their way to become opportunities.
+/// Converter of one direction's arrivals to opportunities.
 struct Arrivals {
     part: Part,
     each_packet: bool,
@@ -238,8 +238,8 @@ impl Arrivals {
     }
 }
 
-/// Stamps of packets as times since the first of them that never run backwards. A packet is passed on with the next
-/// one, so that a single odd stamp can be left out.
+/// Converter of stamps to never decreasing times since the first packet. A packet is passed on when the next one
+/// arrives, so that a single odd stamp can be left out.
 #[derive(Default)]
 struct Clock {
     start_ns: Option<i64>,
@@ -251,7 +251,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Takes the next packet, none at the end. Returns the time of the one before it, unless it is left out.
+    /// Takes the next packet, `None` at the end. Returns the previous packet and its time, unless left out.
     fn next(&mut self, packet: Option<(u64, Packet)>) -> Result<Option<(i64, Packet)>> {
         let Some((number, before)) = std::mem::replace(&mut self.pending, packet) else {
             return Ok(None);

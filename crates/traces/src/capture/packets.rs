@@ -9,40 +9,40 @@ use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError, PcapNGReader};
 use super::link_layer::{Header, LinkType};
 use crate::error::{LeftOut, Result, refuse};
 
-/// Bytes of a capture in memory; more where a block is larger.
+/// Size of the read buffer, bytes; larger if a block is.
 const BUFFER: usize = 1 << 20;
-/// Bytes of a buffer beyond a whole capture, so that its end is seen.
+/// Size of the buffer beyond a small capture, bytes, so that its end is seen.
 const SPARE: usize = 1 << 10;
-/// The largest plausible block: the largest packet that any tool captures has 256 KiB.
+/// Maximum plausible block, bytes: no tool captures packets above 256 KiB.
 const LARGEST_BLOCK: usize = 1 << 24;
-/// The largest packet that was captured in part: twice what Linux puts together before a network card cuts
-/// it up (IPv6 jumbograms of 512 KiB). Each 1500 bytes become an opportunity, so that a few damaged lengths would fill
-/// a disk.
+/// Maximum length of a partly captured packet, bytes: twice the largest packet that Linux passes to a network card for
+/// segmentation (IPv6 jumbograms of 512 KiB). Each 1500 bytes become an opportunity: a few damaged lengths would fill a
+/// disk.
 const LARGEST_WHOLE: u32 = 1 << 20;
 const NANOS: i128 = 1_000_000_000;
 
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// ns since 1970.
+    /// Time stamp, ns since 1970.
     pub stamp_ns: i64,
     pub header: Header,
 }
 
-/// Facts about a capture beside its packets.
+/// Facts about a capture besides its packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub packets: u64,
-    /// IP packets.
+    /// Number of IP packets.
     pub flows: u64,
     pub fragments: u64,
     pub unstamped: u64,
     pub unknown_link: Option<u32>,
     /// True if the capture ends in the middle of a packet.
     pub cut: bool,
-    /// Why it cannot be read to its end.
+    /// Reason why the rest is unreadable.
     pub damage: Option<String>,
-    /// Packets whose length on the wire was lost, so that the IP header's counts.
+    /// Packets without a length on the wire; the IP header's length counts.
     pub short: u64,
     pub left_out: LeftOut,
 }
@@ -50,12 +50,12 @@ pub(super) struct Survey {
 #[derive(Clone, Copy)]
 struct Interface {
     link: u32,
-    /// Units of its stamps in a second.
+    /// Units of its stamps per second.
     resolution: u128,
     offset_s: i64,
 }
 
-/// Passes each IP packet to `take`, with its number in the capture of this size.
+/// Passes each IP packet of a capture to `take`, with its number.
 pub(super) fn each_packet(
     mut source: impl Read,
     length: u64,
@@ -72,7 +72,7 @@ pub(super) fn each_packet(
         source: io::Cursor::new(magic).chain(source),
         failure: &mut failure,
     };
-    // The buffer is zeroed first, which takes longer than a small capture.
+    // Zeroing a whole buffer takes longer than reading a small capture.
     let buffer = usize::try_from(length).map_or(BUFFER, |it| BUFFER.min(it.saturating_add(SPARE)));
     let done = if layout.newer {
         each_block(PcapNGReader::new(buffer, source), buffer, layout, &mut take)
@@ -150,7 +150,7 @@ fn refill<R: PcapReaderIterator>(reader: &mut R) -> Result<()> {
 }
 
 impl Survey {
-    /// Ends before damaged data. Errors if no packet was before it.
+    /// Ends before damaged data. Errors if no packet precedes them.
     fn end(mut self, how: &str) -> Result<Self> {
         let number = self.packets + 1;
         let reason = format!(
@@ -164,7 +164,7 @@ impl Survey {
     }
 }
 
-/// Reads a block. Returns the damage behind which nothing can be read.
+/// Reads a block. Returns damage that prevents further reading.
 fn block_read(
     block: &PcapBlockOwned<'_>,
     interfaces: &mut Vec<Option<Interface>>,
@@ -292,8 +292,8 @@ fn frame(
     take(survey.packets, Packet { stamp_ns, header })
 }
 
-/// A source that fills each read until its end, since `pcap_parser` expects the header in the first one, and keeps its
-/// error, since `pcap_parser` reports only that there was one.
+/// A source that fills each read until its end, because `pcap_parser` expects the header in the first read. It keeps
+/// its error, because `pcap_parser` only reports that there was one.
 struct Filled<'a, R> {
     source: R,
     failure: &'a mut Option<io::Error>,
@@ -318,27 +318,27 @@ impl<R: Read> Read for Filled<'_, R> {
     }
 }
 
-/// The longest packet that any tool captures, bytes (`MAXIMUM_SNAPLEN` of libpcap).
+/// Maximum packet that any tool captures, bytes (`MAXIMUM_SNAPLEN` of libpcap).
 pub(super) const LARGEST_PACKET: u32 = 1 << 18;
-/// More than all options of a packet in pcapng together, bytes.
+/// Maximum total size of a pcapng packet's options, bytes.
 const LARGEST_OPTIONS: u32 = 1 << 16;
-/// The beginning and end of every pcapng block: its type, and its length twice.
+/// Bytes around the content of a pcapng block: its type, and its length twice.
 const BLOCK_BYTES: u32 = 12;
-/// The enhanced packet block of pcapng: its type, and its bytes beside data and options.
+/// Type of pcapng's enhanced packet block, and its bytes besides data and options.
 const ENHANCED_PACKET: u32 = 6;
 const ENHANCED_BYTES: u32 = 32;
 
 /// Layout of a capture's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// pcapng.
+    /// True for pcapng.
     pub newer: bool,
     pub big_endian: bool,
 }
 
 impl Layout {
-    /// Return whether the data begins with a block of pcapng shorter than the minimum, where the arithmetic of
-    /// `pcap_parser` fails.
+    /// Return whether the data begins with a pcapng block shorter than the minimum, which breaks the arithmetic of
+    /// `pcap_parser`.
     pub(super) fn too_short(self, data: &[u8]) -> bool {
         self.newer
             && self
@@ -346,7 +346,7 @@ impl Layout {
                 .is_some_and(|length| length < BLOCK_BYTES)
     }
 
-    /// Why a block with this beginning cannot be a packet, even an incomplete one.
+    /// Returns why a block with this beginning cannot be a packet, even an incomplete one.
     pub(super) fn impossible(self, data: &[u8]) -> Option<&'static str> {
         let (captured, whole) = if self.newer {
             if self.number(data, 0)? != ENHANCED_PACKET {

@@ -36,9 +36,9 @@ const PAIR: Ends = Ends::new((0, 0), (1, 0));
 
 /// Hosts on a graph of directions, in virtual time; [`new`](Self::new) makes two and the path between them.
 ///
-/// A packet takes its time from one direction to the next, by the shortest path. Applications run on it one after the
-/// other; packets that one leaves in flight do not concern the next, but stay in the queues. A clone is an independent
-/// network in the same state. Only the stages of the directions are random, and have seeds.
+/// Packets pass from direction to direction by the shortest path. Applications run one after the other: packets in
+/// flight of one application are ignored by the next, but stay in the queues. A clone is an independent network in the
+/// same state. Only the stages of the directions are random, and have seeds.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Time};
@@ -53,7 +53,7 @@ const PAIR: Ends = Ends::new((0, 0), (1, 0));
 /// let mut downloads = Downloads::new(&[100_000], Tcp::default());
 /// network.run(&mut downloads, Time::ZERO, Time::from_millis(10_000));
 /// let taken = downloads.results()[0].taken().unwrap();
-/// // Four round trips, and what it takes to send the packets of the last one.
+/// // Four round trips, and the transmission time of the last one's packets.
 /// assert!(taken > Duration::from_millis(160) && taken < Duration::from_millis(175));
 /// ```
 #[derive(Clone, Debug)]
@@ -71,12 +71,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// A path at rest whose time begins at zero, from the client (vertex 0) to the server (vertex 1) and back.
+    /// Returns an idle path at time zero, from the client (vertex 0) to the server (vertex 1) and back.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
         Self::pair(uplink.into(), downlink.into()).expect("no change and no cell")
     }
 
-    /// The same of two directions that may change.
+    /// Returns an idle path of two directions that may change.
     ///
     /// Errors: a change to a missing stage, or to another kind of stage.
     pub fn pair(uplink: DirectionConfig, downlink: DirectionConfig) -> Result<Self, GraphError> {
@@ -95,7 +95,7 @@ impl Network {
         })
     }
 
-    /// A graph at rest whose time begins at zero.
+    /// Returns an idle graph at time zero.
     ///
     /// Errors: a change or a cell that does not fit.
     pub fn graph(config: GraphConfig) -> Result<Self, GraphError> {
@@ -111,23 +111,23 @@ impl Network {
         })
     }
 
-    /// Set the time, zero by default, from a host's sending until a packet is on the path.
+    /// Set the time from a host's sending until the packet is on the path; zero by default.
     ///
-    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an instant
-    /// answer uses an opportunity that any real one misses.
+    /// If all opportunities and delays of a path are whole milliseconds, an instant answer uses an opportunity that a
+    /// real answer misses.
     pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
         self.wire.turnaround = turnaround;
         self
     }
 
-    /// The same network with a meter and a tally for each direction, and a packet log.
+    /// Adds a meter and a tally for each direction, and a packet log.
     pub fn with_log(mut self) -> Self {
         self.log = Some(Vec::new());
         self.wire.graph = self.wire.graph.with_meters().with_tallies();
         self
     }
 
-    /// The same network with proxies at their places.
+    /// Adds proxies at their places.
     pub fn with_proxies(mut self, proxies: Vec<(Place, ProxyTable)>) -> Self {
         self.proxies = Proxies::new(proxies);
         self
@@ -140,7 +140,7 @@ impl Network {
         }
     }
 
-    /// The same network, which samples the senders of flows.
+    /// Adds sampling of the senders of flows.
     pub fn with_flows(mut self) -> Self {
         self.sockets.samples = Some(Vec::new());
         self
@@ -157,7 +157,7 @@ impl Network {
         self.wire.graph.tallies()
     }
 
-    /// Takes the bins of the meters that have ended by now, with the number of their direction.
+    /// Takes the ended bins of the meters, with the number of the direction.
     pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
         let Wire { graph, now, .. } = &mut self.wire;
         for direction in 0..graph.directions().len() {
@@ -165,7 +165,7 @@ impl Network {
         }
     }
 
-    /// Return the time that each user of a cell has had it with packets waiting since the last start.
+    /// Return the time that each user has had a cell with packets waiting since the last start.
     pub fn served(&mut self, cell: usize) -> Vec<Duration> {
         self.wire.graph.served(cell).collect()
     }
@@ -176,18 +176,17 @@ impl Network {
         graph.restart(*now, zero, Duration::ZERO);
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.wire.now
     }
 
-    /// Packets that are on the path or on their way to it.
+    /// Returns the number of packets on the path or on their way to it.
     pub fn held(&self) -> u64 {
         self.wire.held()
     }
 
-    /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it
-    /// is later than `end`.
+    /// Runs an application from `start`, or from now if later, until it is done, no event is left or `end` has passed.
     pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
         self.begin();
         self.wake(start, 0);
@@ -209,7 +208,7 @@ impl Network {
         self.run += 1;
     }
 
-    /// The next event by `end`, for an application with a loop; without one the time is `end`.
+    /// Returns the next event by `end`, for an application with a loop. Without an event, time advances to `end`.
     pub fn next_event(&mut self, end: Time) -> Option<Event> {
         loop {
             if self.events.is_empty() {
@@ -266,44 +265,44 @@ impl Network {
         self.sockets.connect(ends, client, server, &mut self.wire)
     }
 
-    /// Writes a message to a connection, from this end to the other, where it will be an [`Event::Message`].
+    /// Writes a message from this end of a connection to the other, which gets an [`Event::Message`].
     pub fn write(&mut self, connection: ConnectionId, from: End, bytes: u64, label: u64) {
         self.sockets
             .write(connection, from, bytes, label, self.wire.now);
     }
 
-    /// Lets this end hold back short segments, as a program that leaves Nagle's algorithm on (RFC 896).
+    /// Turns on Nagle's algorithm at this end, which holds back short segments (RFC 896).
     pub fn use_nagle(&mut self, connection: ConnectionId, at: End) {
         if let Some(open) = self.sockets.get_mut(connection) {
             open.use_nagle(at);
         }
     }
 
-    /// Closes an end at once: what it has not sent is discarded, and it answers what still arrives with a reset, which
-    /// closes the other end.
+    /// Closes an end at once: it discards unsent data, and answers later segments with a reset, which closes the other
+    /// end.
     pub fn close(&mut self, connection: ConnectionId, at: End) {
         self.sockets.close(connection, at);
     }
 
-    /// Bytes that have arrived in order at this end.
+    /// Returns the bytes that have arrived in order at this end.
     pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(0, |open| open.socket(at).receiver.received())
     }
 
-    /// Bytes that were written at this end and have not been sent.
+    /// Returns the unsent bytes written at this end.
     pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(0, |open| open.socket(from).sender.unsent())
     }
 
-    /// Bytes that were written at this end and are not acknowledged.
+    /// Returns the unacknowledged bytes written at this end.
     pub fn buffered(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(0, |open| open.socket(from).sender.buffered())
     }
 
-    /// The size of the send buffer at this end, bytes, between a least and a largest one.
+    /// Returns the size of the send buffer at this end, bytes, from `least` to `most`.
     pub fn send_buffer(&self, connection: ConnectionId, from: End, least: u64, most: u64) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(least, |open| open.send_buffer(from, least, most))
@@ -314,18 +313,18 @@ impl Network {
         self.sockets.want_room(connection, from, room);
     }
 
-    /// The state of the sender at this end.
+    /// Returns the state of the sender at this end.
     pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
         Some(self.sockets.get(connection)?.socket(from).sender.state())
     }
 
-    /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.
+    /// Returns the numbers of retransmissions and timeouts at both ends of all connections of the application.
     pub fn repairs(&self) -> (u64, u64) {
         let senders = self.sockets.all().flat_map(Connection::senders);
         senders.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
     }
 
-    /// Advances to the next event. False if there is none until `end`.
+    /// Advances to the next event; returns false if there is none by `end`.
     fn step(&mut self, end: Time) -> bool {
         let events = [
             self.wire.next_event(),
@@ -353,7 +352,7 @@ impl Network {
         true
     }
 
-    /// A packet has come out of a direction, or was dropped in it.
+    /// Processes a packet that left a direction or was dropped in it.
     fn deliver(&mut self, direction: usize, outcome: &Outcome<u32>) {
         let (wire, slot) = (&mut self.wire, outcome.packet);
         if let Some(log) = &mut self.log
@@ -385,7 +384,7 @@ impl Network {
         }
         wire.pool.release(slot);
         if packet.corrupt {
-            return; // The checksum detects it.
+            return; // The checksum detects the damage.
         }
         match packet.content {
             Content::Datagram { run, label, at, .. } => {

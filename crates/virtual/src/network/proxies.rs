@@ -13,9 +13,9 @@ use crate::event::{ConnectionId, End};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proxies {
     placed: Vec<(Place, Proxy<u64>)>,
-    /// When the SYNs of connections that are being opened passed each proxy.
+    /// Times at which SYNs of new connections passed each proxy.
     asked_at: HashMap<(usize, u64), Time>,
-    /// Packets that proxies have made: tower, side, slot and size.
+    /// Packets from proxies: tower, side, slot and size.
     made: VecDeque<(u16, Side, u32, Bytes)>,
 }
 
@@ -48,8 +48,8 @@ impl Proxies {
             .min()
     }
 
-    /// Passes a packet that reaches a vertex to the proxies there. Returns whether one keeps it: the packet belongs to
-    /// one of its connections. direction: the packet's last one; none from a proxy.
+    /// Passes a packet that reaches a vertex to the proxies there. Returns whether one keeps it, because the packet
+    /// belongs to its connections. direction: the packet's last one; none from a proxy.
     pub fn divide(
         &mut self,
         direction: Option<usize>,
@@ -120,7 +120,7 @@ impl Proxies {
         self.send_made(wire, sockets);
     }
 
-    /// Takes the packets that a proxy sends, as if they came from the other end.
+    /// Takes the packets that a proxy sends in place of the other end.
     fn collect_made(&mut self, number: usize, wire: &mut Wire, sockets: &Sockets) {
         let (place, proxy) = &mut self.placed[number];
         while let Some(output) = proxy.poll() {
@@ -159,7 +159,7 @@ impl Proxies {
         }
     }
 
-    /// Sends the packets that proxies have made, through the proxies of other endpoints.
+    /// Sends the packets from proxies, through the proxies of other endpoints.
     pub fn send_made(&mut self, wire: &mut Wire, sockets: &Sockets) {
         while let Some((tower, to, slot, size)) = self.made.pop_front() {
             if to == Side::Radio || !self.divide(None, tower, slot, wire, sockets) {

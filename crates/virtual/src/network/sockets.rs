@@ -15,13 +15,13 @@ pub(super) const RESET: Bytes = Bytes(40);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sockets {
-    /// Connections, when each has a timer, and the number of the first of them.
+    /// Connections, the timer of each, and the number of the first one.
     connections: Vec<Connection>,
     timers: Agenda,
     first: u64,
-    /// Segments that arrive together, as one, and the size of the first.
+    /// Segments that arrive together, merged into one, and the size of the first.
     arriving: Option<(ConnectionId, End, Segment, u64)>,
-    /// Ends that applications have written to since the last event, in this order.
+    /// Ends that applications have written to since the last event, in order of the writes.
     written: VecDeque<(ConnectionId, End)>,
     /// Ends at which the application waits for room.
     rooms: BTreeSet<(ConnectionId, End)>,
@@ -97,7 +97,7 @@ impl Sockets {
         }
     }
 
-    /// Sends written data: data of one instant leaves in full segments, and in the order of the writes.
+    /// Sends written data. Data of one instant leaves in full segments, in the order of the writes.
     pub fn send_written(&mut self, wire: &mut Wire, events: &mut VecDeque<Event>) {
         while let Some((id, from)) = self.written.pop_front() {
             self.transmit(id, from, wire);
@@ -112,7 +112,7 @@ impl Sockets {
         });
     }
 
-    /// A segment arrives. Linux receives those that arrive together as one super-packet, with one acknowledgement.
+    /// Receives a segment. Like Linux, merges segments that arrive together into one, with one acknowledgement.
     pub fn arrive(
         &mut self,
         (id, at): (ConnectionId, End),
@@ -135,9 +135,9 @@ impl Sockets {
         let Some((id, at, segment, _)) = self.arriving.take() else {
             return;
         };
-        self.sample(id, at, wire.now); // as in the kernel, before it is taken in
+        self.sample(id, at, wire.now); // as in the kernel, before the segment is processed
         let Some(open) = self.get_mut(id) else {
-            return; // Its application is over.
+            return; // The connection's application has ended.
         };
         if open.is_closed(at) {
             let (ends, sender) = (open.ends, &open.socket(at).sender);
@@ -149,7 +149,7 @@ impl Sockets {
             return wire.dispatch(ends, at, content, RESET);
         }
         let opened = open.receive(at, wire.now, &segment);
-        // Before the application learns of it: what it answers does not carry this acknowledgement.
+        // Sent before the application is informed: its answer does not carry this acknowledgement.
         self.transmit(id, at, wire);
         let connection = id;
         if opened {

@@ -9,7 +9,7 @@ use cellbed_tcp::{Segment, SegmentKind};
 
 use crate::event::{DatagramKind, End, Ends};
 
-/// The first number of packets that come from no host.
+/// First number of packets that proxies create.
 const FIRST_MADE: u64 = 1 << 63;
 
 /// The graph of directions with its packets.
@@ -19,9 +19,9 @@ pub(super) struct Wire {
     pub graph: Graph<u32>,
     pub pool: Pool,
     pub now: Time,
-    /// The time from a host's sending until a packet is on the path.
+    /// Time from a host's sending until the packet is on the path.
     pub turnaround: Duration,
-    /// Packets so far.
+    /// Number of packets so far.
     sent: u64,
     /// Packets on their way out of the hosts, in order.
     leaving: VecDeque<(Time, u32, Bytes)>,
@@ -66,7 +66,7 @@ impl Wire {
         self.leaving.push_back((at, slot, size));
     }
 
-    /// Adds a packet that a proxy has made. number: of the host's packet that it repeats, if it does.
+    /// Adds a packet of a proxy. number: of the host's packet that the proxy repeats, if any.
     pub fn insert_made(
         &mut self,
         number: Option<u64>,
@@ -91,7 +91,7 @@ impl Wire {
         })
     }
 
-    /// Puts the packets on the path that leave the hosts by `until`.
+    /// Passes packets that leave the hosts by `until` to the path.
     pub fn leave(&mut self, until: Time) {
         while let Some(&(at, slot, size)) = self.leaving.front().filter(|it| it.0 <= until) {
             self.leaving.pop_front();
@@ -116,7 +116,7 @@ impl Wire {
                 1 + connection
             }
             Content::Datagram { .. } => {
-                // Those with the same ports are one flow, apart from all connections.
+                // Datagrams with the same ports are one flow, separate from all connections.
                 (u64::from(packet.ports.0) << 16 | u64::from(packet.ports.1)).wrapping_neg()
             }
         };
@@ -143,7 +143,7 @@ pub(crate) enum Content {
         segment: Segment,
         at: End,
     },
-    /// The answer of an end that has closed to a segment.
+    /// The answer of a closed end to a segment.
     Reset {
         connection: u64,
         sequence: u32,
@@ -154,18 +154,18 @@ pub(crate) enum Content {
 /// A packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    /// Its number in the network.
+    /// Number of the packet in the network.
     pub number: u64,
     pub from: u16,
     pub to: u16,
     /// Source and destination.
     pub ports: (u16, u16),
-    /// A checksum will detect that a bit has changed.
+    /// True if a bit has changed, which a checksum will detect.
     pub corrupt: bool,
     pub content: Content,
 }
 
-/// Packets. One that a link has doubled stays until both have ended.
+/// The packets in flight. A packet that a link has duplicated stays until both copies have ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     slots: Slab<(Packet, u32)>,

@@ -1,4 +1,4 @@
-//! Replay conditional on the state that a packet meets: how long the link was idle, how much waits, and when it comes.
+//! Replay conditional on the state that a packet meets: idle time of the link, waiting bytes, and time of arrival.
 
 mod opportunities;
 mod saturated;
@@ -26,10 +26,9 @@ use crate::units::{BitRate, Bytes, MTU, Opportunities};
 
 /// A link that treats each packet as the recorded network treated packets in the same situation.
 ///
-/// A packet that finds nothing before it takes a delay that a packet took in the recording at about the same time,
-/// after an idleness of about the same length: one recorded value, drawn, no mean. Packets behind others wait for the
-/// opportunities of the saturation; the link gets a share of them that depends on how long it has been busy and how
-/// much has waited.
+/// A packet that finds an idle link takes the delay of a recorded packet at about the same time, after about the same
+/// idle time: one recorded value, drawn, no mean. Packets behind others wait for the opportunities of the saturation.
+/// The link gets a share of them that depends on its busy time and on the maximum of waiting bytes.
 ///
 /// The method goes beyond CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has
 /// one schedule for each activation.
@@ -43,27 +42,27 @@ pub struct ConditionalConfig {
     pub offset: Duration,
     /// Discipline of the queue before the opportunities; packets on the way to them do not count.
     pub queue: Discipline,
-    /// Of the draws.
+    /// Seed of the draws.
     pub seed: Seed,
 }
 
 /// Model of one direction from a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionalModel {
-    /// Delays of packets that find nothing before them.
+    /// Delays of packets that find an idle link.
     pub delays: Delays,
     /// Trains of a cold link, in order of the size of their packets, and then of their length.
     pub trains: Vec<TrainSet>,
-    /// Trains up to so many times as long as what has waited show how the link continues after a train.
+    /// Maximum length of the trains that continue a played train, in multiples of the backlog's maximum.
     pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,
-    /// Share of the opportunities that a link gets which is not saturated.
+    /// Share of the opportunities for an unsaturated link.
     pub warm_up: WarmUp,
 }
 
 impl ConditionalConfig {
-    /// The recording in a loop, with an infinite queue.
+    /// Returns the looped recording, with an infinite queue.
     pub fn new(model: Arc<ConditionalModel>) -> Self {
         Self {
             model,
@@ -92,7 +91,7 @@ struct Model {
     version: u32,
     duration_ns: Duration,
     opportunity_bytes: Bytes,
-    /// From each opportunity to the next one, the first from the start.
+    /// Times between opportunities; the first from the start.
     opportunity_gaps_us: Vec<u32>,
     /// Time and delay.
     trend_ns: Vec<(Duration, Duration)>,
@@ -108,7 +107,7 @@ struct Model {
 #[serde(deny_unknown_fields)]
 struct Trains {
     packet_bytes: Bytes,
-    /// When each was sent, and the arrivals of its packets.
+    /// Send times of trains, and the arrivals of their packets.
     sent_ns: Vec<Duration>,
     arrivals_us: Vec<Vec<u64>>,
 }

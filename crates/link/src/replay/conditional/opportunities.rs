@@ -10,9 +10,9 @@ use crate::random::Random;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
-/// Up to here a link that has been busy is cold all the same.
+/// Maximum busy time of a link that still counts as cold.
 const COLD: Duration = Duration::from_micros(500);
-/// After an idleness like this first packets may find the device asleep, unlike packets of the trains.
+/// Minimum idle time for first packets to find the device asleep, unlike packets of the trains.
 const SLEEPY: Duration = Duration::from_millis(190);
 
 /// The opportunities of a link, one after the other.
@@ -23,24 +23,24 @@ pub(super) struct Opportunities {
     random: Random,
     source: Source,
     families: Families,
-    /// When the packet came that found nothing before it.
+    /// Arrival of the packet that found the link idle.
     busy_since: Time,
     warmth: Warmth,
-    /// Up to when the warmth has been updated.
+    /// Last update of the warmth.
     updated: Time,
-    /// When the train that is played was sent.
+    /// Send time of the played train.
     anchor: Time,
     /// Excess delay over the minimum of a packet that found an idle link.
     hold: Duration,
-    /// Decides between trains of two lengths.
+    /// Random number: decides between trains of two lengths.
     luck: f64,
     /// True if the link was cold when it became busy.
     cold: bool,
-    /// By how much the first packet was late, where the trains' were not.
+    /// Delay of a first packet that may find the device asleep.
     late: Option<Duration>,
-    /// The next opportunity of the saturated link. Not looked up before something waits for it.
+    /// The next opportunity of the saturated link, looked up only while packets wait.
     next: Option<Opportunity>,
-    /// The share of its opportunities, for as long as the warmth is about the same.
+    /// The share of these opportunities, kept while the warmth is about the same.
     share: Share,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Opportunities {
 pub(super) struct Earned {
     /// Bytes that can be sent.
     pub bytes: f64,
-    /// Without the warm-up.
+    /// Bytes without the warm-up.
     pub each: f64,
 }
 
@@ -62,7 +62,7 @@ impl Earned {
 /// Source of the next opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// One at an instant.
+    /// One opportunity at an instant.
     Single(Time),
     /// A train: number of the set, of the train, and of the next packet.
     Train(usize, usize, usize),
@@ -91,14 +91,14 @@ impl Opportunities {
         }
     }
 
-    /// Plays the recording from `zero` on; the link is cold. [`saturate`](Self::saturate) is to follow.
+    /// Plays the recording from `zero` on; the link is cold. Call [`saturate`](Self::saturate) next.
     pub(super) fn restart(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.playback = SaturatedPlayback::new(config, zero, offset);
         self.random = Random::new(config.seed);
         self.warmth = Warmth::default();
     }
 
-    /// Applies `config`; the link stays as warm as before. [`saturate`](Self::saturate) is to follow.
+    /// Applies `config`; the link stays as warm as before. Call [`saturate`](Self::saturate) next.
     pub(super) fn change(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.model = Arc::clone(&config.model);
         self.playback = SaturatedPlayback::new(config, zero, offset);
@@ -111,7 +111,7 @@ impl Opportunities {
         self.playback.position(now)
     }
 
-    /// Opportunities of the saturated link.
+    /// Return the opportunities of the saturated link.
     pub(super) fn saturated(&self) -> SaturatedPlayback {
         self.playback.clone()
     }
@@ -121,7 +121,7 @@ impl Opportunities {
         std::mem::take(&mut self.hold)
     }
 
-    /// A packet of `size` bytes finds nothing before it; the last one was sent at `sent`.
+    /// Begins a busy period with a packet of `size` bytes; the previous one was sent at `sent`.
     pub(super) fn wake(&mut self, now: Time, size: Bytes, sent: Time) {
         let model = &self.model;
         let position = self.playback.position(now);
@@ -137,7 +137,7 @@ impl Opportunities {
         self.late = (idle >= SLEEPY).then_some(drawn.wait);
     }
 
-    /// So many packets wait, of so many bytes. Whether that is the most since the link became busy.
+    /// Notes that `packets` of `bytes` wait. Returns whether this is the maximum of the busy period.
     pub(super) fn grown(&mut self, now: Time, packets: Packets, bytes: f64, sent: Time) -> bool {
         let most = bytes > self.warmth.peak;
         if most {
@@ -147,7 +147,7 @@ impl Opportunities {
         most
     }
 
-    /// Turns to a train as long as what waits.
+    /// Changes to a train as long as the backlog.
     fn choose(&mut self, now: Time, packets: u64, sent: Time) {
         if !self.cold || packets < 2 {
             return;
@@ -184,11 +184,11 @@ impl Opportunities {
         let next = next.max(usize::from(begun));
         if next < arrivals.len() {
             self.source = Source::Train(wanted, train, next);
-            self.hold = Duration::ZERO; // the train has its own
+            self.hold = Duration::ZERO; // the train includes it
         }
     }
 
-    /// When the next one is; `None` if there will be none, or it has not been [looked up](Self::look_up).
+    /// Returns the next opportunity; `None` if there is none, or if not [looked up](Self::look_up).
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         match self.source {
@@ -236,7 +236,7 @@ impl Opportunities {
         }
     }
 
-    /// A train of a set has ended: continues like a longer one from there, or as the saturated link.
+    /// Continues after the end of a train: like a longer train, or as the saturated link.
     fn go_on(&mut self, set: usize, now: Time) {
         let trains = &self.model.trains;
         let (ended, longer) = (&trains[set], set + 1);
@@ -254,8 +254,7 @@ impl Opportunities {
         self.source = Source::Train(longer, train, served);
     }
 
-    /// Continues with the saturated link, at opportunities after `now`. The next one is looked up only where something
-    /// waits for it.
+    /// Continues with the saturated link, at opportunities after `now`. The next one is looked up only if `waited_for`.
     pub(super) fn saturate(&mut self, now: Time, waited_for: bool) {
         self.source = Source::Saturated;
         self.next = None;
@@ -264,14 +263,14 @@ impl Opportunities {
         }
     }
 
-    /// Continues with the saturated link after an idleness.
+    /// Continues with the saturated link after an idle time.
     pub(super) fn resume(&mut self, now: Time, idle: Duration, waited_for: bool) {
         self.warmth = self.model.warm_up.cooled(self.warmth, idle);
         self.updated = now;
         self.saturate(now, waited_for);
     }
 
-    /// Finds the next one of the saturated link after `now`, where that is not known and wanted.
+    /// Finds the saturated link's next opportunity after `now`, if needed and unknown.
     pub(super) fn look_up(&mut self, now: Time) {
         if self.source == Source::Saturated && self.next.is_none() {
             self.next = self.playback.first_at(now + Duration::from_nanos(1));
@@ -284,7 +283,7 @@ impl Opportunities {
     }
 }
 
-/// The instant a span before another one.
+/// Returns the instant a span before another.
 fn back(from: Time, span: Duration) -> Time {
     Time::from_nanos(from.as_nanos().saturating_sub(span.as_nanos()))
 }

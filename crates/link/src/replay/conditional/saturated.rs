@@ -59,7 +59,7 @@ impl Saturated {
         cycle * self.positions.len() as u64 + before as u64
     }
 
-    /// Return the index of the opportunity with a number, counted from the start of the first cycle.
+    /// Return the index of an opportunity; `number` counts from the start of the first cycle.
     fn index(&self, number: u64) -> Index {
         let count = self.positions.len() as u64;
         Index {
@@ -92,8 +92,7 @@ pub(super) struct Opportunity {
     pub(super) at: Time,
 }
 
-/// The playback of a recording. An unwrapped position continues to rise from one cycle through a looped recording to
-/// the next.
+/// The playback of a recording. Unwrapped positions continue to rise from one cycle of a looped recording to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct SaturatedPlayback {
     model: Arc<ConditionalModel>,
@@ -106,7 +105,7 @@ pub(crate) struct SaturatedPlayback {
 }
 
 impl SaturatedPlayback {
-    /// Start at the instant `zero`, `offset` further into the recording than configured.
+    /// Start at the instant `zero`, with `offset` added to the configured position.
     pub(super) fn new(config: &ConditionalConfig, zero: Time, offset: Duration) -> Self {
         let offset = (config.offset + offset).as_nanos();
         Self {

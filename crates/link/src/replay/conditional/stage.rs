@@ -1,5 +1,4 @@
-//! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind
-//! it.
+//! The stage: a queue, served as the recorded network served packets in the same situation, and the path behind it.
 
 use super::ConditionalConfig;
 use super::opportunities::Opportunities;
@@ -14,7 +13,7 @@ use crate::time::{Duration, Time, earlier};
 use crate::units::Bytes;
 use crate::units::Share;
 
-/// The stage. A packet leaves the queue when it was sent, which is the least delay of its size before it was there.
+/// The stage. A packet leaves the queue when sent: its arrival, less the minimum delay for its size.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditional<P> {
     config: ConditionalConfig,
@@ -22,25 +21,25 @@ pub(crate) struct Conditional<P> {
     queue: Queue<P>,
     /// The partly sent packet.
     serving: Option<Item<P>>,
-    /// Its bytes that have not been sent.
+    /// Unsent bytes of this packet.
     owed: f64,
     line: DelayLine<Item<P>>,
-    /// When the last packet was sent.
+    /// Send time of the last packet.
     sent: Time,
-    /// Size of the last packet that was sent, and the least that it took more than the trend.
+    /// Size of the last packet, and the minimum excess delay over the trend for this size.
     floor: (Bytes, Shift),
-    /// Points of the trend before it.
+    /// Points of the trend up to the last packet.
     trend: usize,
-    /// Bytes that can be sent at `instant`; below zero what was sent too early.
+    /// Bytes that can be sent at `instant`; negative if bytes were sent too early.
     credit: f64,
     instant: Time,
     /// Size of the last opportunity, bytes.
     each: f64,
-    /// When the next bytes can be sent.
+    /// Time at which the next bytes can be sent.
     service: Option<Time>,
-    /// When something happens within, or a packet leaves: asked for more often than it changes.
+    /// Next event within, or next departure: read more often than it changes.
     event: Option<Time>,
-    /// Since when an outage lasts.
+    /// Begin of the present outage.
     closed: Option<Time>,
     dropped: Dropped<P>,
 }
@@ -94,7 +93,7 @@ impl<P> Behaviour<P> for Conditional<P> {
         self.look_ahead();
     }
 
-    /// Closed: sends nothing from `now` on. Open: continues as the saturated link, after an idleness as long as that.
+    /// Closed: sends nothing from `now` on. Open: continues as the saturated link, with the outage as idle time.
     fn set_closed(&mut self, closed: bool, _: bool, _: Share, now: Time) {
         match self.closed {
             None if closed => self.closed = Some(now),
@@ -142,7 +141,7 @@ impl<P> Behaviour<P> for Conditional<P> {
 }
 
 impl<P> Conditional<P> {
-    /// Events up to and including `now` must have been taken.
+    /// Accepts a packet; events up to `now` must have been taken.
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
         let alone = self.is_empty();
@@ -173,7 +172,7 @@ impl<P> Conditional<P> {
         self.event = earlier(self.line.next(), self.service);
     }
 
-    /// When the next bytes can be sent.
+    /// Returns when the next bytes can be sent.
     #[inline]
     fn next_service(&self) -> Option<Time> {
         if self.is_empty() || self.closed.is_some() {
@@ -227,7 +226,7 @@ impl<P> Conditional<P> {
         }
     }
 
-    /// All of a packet has been sent.
+    /// Passes a completely sent packet to the path behind.
     #[inline]
     fn send(&mut self, now: Time, item: Item<P>) {
         let delays = &self.config.model.delays;

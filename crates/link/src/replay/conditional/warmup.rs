@@ -7,15 +7,14 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUpCurve {
-    /// Bytes of a train, which wait together at first.
+    /// Size of a train, bytes, which all wait at first.
     #[serde(rename = "waiting_bytes")]
     pub waiting: Bytes,
-    /// The share from each of the edges of the [`WarmUp`] on.
+    /// The share from each edge of the [`WarmUp`] on.
     pub shares: Vec<f64>,
 }
 
-/// The share of the saturated opportunities that a link gets, by the time for which it has been busy and by the most
-/// bytes that have waited.
+/// The share of the saturated opportunities that a link gets, by its busy time and by the maximum of waiting bytes.
 #[derive(Clone, Debug, PartialEq, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUp {
@@ -26,7 +25,7 @@ pub struct WarmUp {
     memory: Duration,
 }
 
-/// A share and for which warmth it holds.
+/// A share, and its range of warmth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     from: Duration,
@@ -38,21 +37,20 @@ pub(super) struct Share {
 /// Warmth of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Warmth {
-    /// Duration of its busy period, in the time of the curves.
+    /// Duration of the link's busy period, in the time of the curves.
     pub(super) busy: Duration,
-    /// The most bytes that have waited.
+    /// Maximum of waiting bytes.
     pub(super) peak: f64,
 }
 
-/// Less warmth counts as none.
+/// Minimum warmth kept; less counts as none.
 const COLD: f64 = 0.05;
 
 impl WarmUp {
-    /// Curves over `edges`, which begin with zero, in order of the bytes that wait. What is gained is lost with
-    /// the time constant `memory` while the link is idle. `None` if something is not in order, or the curves have
-    /// another length.
+    /// Returns curves over `edges`, which begin with zero, in order of waiting bytes. While the link is idle, it cools
+    /// with the time constant `memory`. `None` if a list is not in order, or a curve's length differs.
     ///
-    /// Without curves all links get everything.
+    /// Without curves all links get all opportunities.
     pub fn new(edges: Vec<Duration>, curves: Vec<WarmUpCurve>, memory: Duration) -> Option<Self> {
         let warm_up = Self {
             edges,
@@ -76,7 +74,7 @@ impl WarmUp {
                 && curves.iter().all(sound))
     }
 
-    /// The share of an opportunity that comes now. `last` is the one before, where it still holds.
+    /// Returns the share of a present opportunity. `last` is the previous share, kept while it is valid.
     pub(super) fn share(&self, warmth: Warmth, last: &mut Share) -> f64 {
         if warmth.busy < last.from || warmth.busy >= last.until || warmth.peak != last.peak {
             let bin = self.bin(warmth.busy);
@@ -112,7 +110,7 @@ impl WarmUp {
         }
         let least = self.at(0, peak);
         let aim = least + (self.at(self.bin(warmth.busy), warmth.peak) - least) * kept;
-        // The first bin where the curve is as high.
+        // The first bin where the curve reaches `aim`.
         let reached = (0..=self.bin(warmth.busy)).find(|&bin| {
             let share = self.between(peak, |curve| curve.shares[bin]);
             share.is_none_or(|share| share >= aim)
@@ -130,7 +128,7 @@ impl WarmUp {
         after.saturating_sub(1)
     }
 
-    /// Linear in the logarithm of the bytes that wait.
+    /// Interpolates linearly in the logarithm of waiting bytes.
     fn between(&self, waiting: f64, value: impl Fn(&WarmUpCurve) -> f64) -> Option<f64> {
         let after = self
             .curves

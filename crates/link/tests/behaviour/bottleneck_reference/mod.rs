@@ -1,4 +1,4 @@
-//! The bottleneck, which computes departures, against a model that steps through every opportunity.
+//! The bottleneck, which computes departures, compared with a model that steps through every opportunity.
 
 mod model;
 

@@ -1,4 +1,4 @@
-//! The model of a bottleneck as one would explain it: opportunity by opportunity, byte by byte, nothing clever.
+//! The model of a bottleneck in its plainest form: opportunity by opportunity, byte by byte.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub struct Reference {
     pub limit_bytes: Option<u64>,
 }
 
-/// When the packet left; `None` for one that was dropped on arrival or still waits at the horizon.
+/// Departure of a packet; `None` if dropped on arrival or still waiting at the horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Left(u64),
@@ -25,7 +25,7 @@ pub enum End {
 }
 
 impl Reference {
-    /// The opportunities up to and including `horizon`.
+    /// Returns the opportunities up to and including `horizon`.
     pub fn opportunities(&self, horizon: u64) -> Vec<u64> {
         let period = self.millis.last().unwrap() * 1_000_000;
         let start = if self.looped {
@@ -52,10 +52,10 @@ impl Reference {
         opportunities
     }
 
-    /// The end of each packet (arrival, size), arrivals in order.
+    /// Returns the end of each packet (arrival, size), arrivals in order.
     pub fn run(&self, packets: &[(u64, u64)], horizon: u64) -> Vec<End> {
         let mut ends = vec![End::Waits; packets.len()];
-        let mut queue: VecDeque<(usize, u64)> = VecDeque::new(); // index, bytes still owed
+        let mut queue: VecDeque<(usize, u64)> = VecDeque::new(); // index, unsent bytes
         let mut arrivals = packets.iter().enumerate().peekable();
         let admit = |index: usize, queue: &mut VecDeque<(usize, u64)>, ends: &mut [End]| {
             let size = packets[index].1;
@@ -76,7 +76,7 @@ impl Reference {
             }
             let mut left = self.opportunity;
             while left > 0 {
-                // Those who wait are served first; who comes at this very instant may use what they leave.
+                // Waiting packets are served first; packets that arrive at this instant may use the rest.
                 if queue.is_empty()
                     && let Some((index, _)) = arrivals.next_if(|(_, packet)| packet.0 == now)
                 {

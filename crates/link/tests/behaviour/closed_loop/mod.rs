@@ -1,10 +1,10 @@
-//! Senders with congestion control in a closed loop around one bottleneck, in virtual time: enough of TCP to see what a
-//! queue discipline does to it, and nothing random.
+//! Senders with congestion control in a closed loop around one bottleneck, in virtual time: enough of TCP to show the
+//! effect of a queue discipline, without randomness.
 //!
-//! A sender keeps a window of packets under way. What reaches the far end is acknowledged at once; the whole base
-//! round-trip time lies behind the bottleneck. A packet counts as lost when a later one of its flow arrives, as with
-//! selective acknowledgements, or when none is left on its way, after a timeout. Losses and marks of one round trip are
-//! one congestion event.
+//! A sender keeps a window of packets in flight. Delivered packets are acknowledged at once; the whole base round-trip
+//! time lies behind the bottleneck. A packet counts as lost when a later one of its flow arrives, as with selective
+//! acknowledgements, or after a timeout when no packet is in flight. Losses and marks of one round trip are one
+//! congestion event.
 
 #![allow(dead_code)] // each user needs a part of it
 
@@ -30,7 +30,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow from the beginning to the end whose transport knows no ECN.
+    /// A flow without ECN, from the beginning to the end.
     pub fn new(control: Control, round_trip_ms: u64) -> Self {
         Self {
             control,
@@ -46,7 +46,7 @@ impl Flow {
         Self { ecn, ..self }
     }
 
-    /// Only from one second to another.
+    /// Limits the flow to a time, in seconds.
     pub fn during(self, from: u64, to: u64) -> Self {
         Self {
             starts: seconds_in(from),
@@ -56,26 +56,26 @@ impl Flow {
     }
 }
 
-/// One packet's end.
+/// End of one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub flow: usize,
-    /// When it left the bottleneck, or was dropped.
+    /// Departure from the bottleneck, or drop.
     pub at: Time,
-    /// From its arrival until its first byte leaves, ms.
+    /// Time from its arrival until its first byte leaves, ms.
     pub delay: f64,
     pub size: Bytes,
     pub dropped: bool,
     pub marked: bool,
 }
 
-/// All that happened.
+/// Events of a run.
 pub struct Run {
     pub rate: BitRate,
     pub samples: Vec<Sample>,
 }
 
-/// On its way back; what comes first is the least.
+/// An acknowledgement in flight; ordered by arrival.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Acknowledgement {
     at: Time,
@@ -91,7 +91,7 @@ struct Packet {
     number: u64,
 }
 
-/// Runs the flows through a bottleneck of constant `rate` for so many seconds.
+/// Runs the flows through a bottleneck of constant `rate` for `seconds`.
 pub fn run(queue: &Discipline, rate: BitRate, flows: &[Flow], seconds: u64) -> Run {
     let bottleneck = BottleneckConfig::new(Schedule::Constant(rate)).with_queue(queue.clone());
     let mut direction = Direction::new(vec![bottleneck.into()], Time::ZERO);
@@ -185,7 +185,7 @@ pub struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// The part of some flows.
+    /// Returns the part of some flows.
     pub fn of(&self, flows: impl Fn(usize) -> bool) -> Self {
         let samples = self
             .samples
@@ -220,7 +220,7 @@ impl Span<'_> {
         delays[((delays.len() as f64 * share) as usize).min(delays.len() - 1)]
     }
 
-    /// The queue that stands: the least delay of each stretch of time, and of these the median, ms.
+    /// Returns the standing queue: the median over the minimum delays of all stretches of time, ms.
     pub fn standing(&self, stretch: Duration) -> f64 {
         let mut least = std::collections::BTreeMap::new();
         for sample in self.delivered() {

@@ -7,17 +7,16 @@ use super::Flow;
 /// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
-    /// Additive increase by so many packets a round trip, multiplicative decrease to this share. Losses and marks
-    /// alike.
+    /// Additive increase, packets per round trip, and multiplicative decrease to a share, for losses and marks alike.
     Aimd { increase: f64, decrease: f64 },
-    /// The window follows the share of marked packets, once in a window of data (RFC 8257 §3.3, with an increase on
-    /// every acknowledgement, as the analysis in RFC 9332 Appendix C.2 has it). A loss halves it. The increase of a
-    /// round trip below `typical` is smaller in proportion, so that the flow is no faster than one of that round-trip
-    /// time.
+    /// The window follows the share of marked packets, once per window of data (RFC 8257 §3.3, with an increase on
+    /// every acknowledgement, as in the analysis of RFC 9332 Appendix C.2). A loss halves the window. Below a
+    /// round-trip time of `typical`, the increase per round trip is smaller in proportion, so that the flow is no
+    /// faster than with `typical`.
     Scalable { typical: Duration },
-    /// A window of so many packets, come what may.
+    /// A constant window of this many packets.
     Window(u64),
-    /// So much is sent, come what may.
+    /// A constant sending rate.
     Constant(BitRate),
 }
 
@@ -27,7 +26,7 @@ impl Control {
         increase: 1.0,
         decrease: 0.5,
     };
-    /// CUBIC where it is no faster than Reno (RFC 9438 §4.3: α = 3 (1 − β) / (1 + β), β = 0.7).
+    /// CUBIC in its Reno-friendly region (RFC 9438 §4.3: α = 3 (1 − β) / (1 + β), β = 0.7).
     pub const CUBIC_AS_RENO: Self = Self::Aimd {
         increase: 9.0 / 17.0,
         decrease: 0.7,
@@ -42,22 +41,22 @@ impl Control {
     };
 }
 
-/// The packets that may be under way at first (RFC 6928).
+/// Initial window, packets (RFC 6928).
 const INITIAL: f64 = 10.0;
 
 pub(super) struct Sender {
     flow: Flow,
     window: f64,
     slow_start: bool,
-    /// Number of the next packet, and of the first that is neither acknowledged nor known to be lost.
+    /// Number of the next packet, and of the first packet neither acknowledged nor known to be lost.
     next: u64,
     first: u64,
     /// Packets that will still be acknowledged.
     alive: u64,
-    /// Congestion seen by packets before this one belongs to an answered round trip.
+    /// Packets before this number belong to a round trip whose congestion is answered.
     answered: u64,
     timeout: Option<Time>,
-    /// When a constant sender sends next.
+    /// Next send time of a constant sender.
     due: Time,
     /// The scalable sender's estimate, and the counts for it: the last packet of the round, the packets
     /// acknowledged in it, and the marked ones among them.
@@ -89,7 +88,7 @@ impl Sender {
         }
     }
 
-    /// When the sender does something without an acknowledgement.
+    /// Returns when the sender next acts without an acknowledgement.
     pub(super) fn timer(&self) -> Option<Time> {
         match self.flow.control {
             Control::Constant(_) => Some(self.due).filter(|&due| due < self.flow.stops),
@@ -110,7 +109,7 @@ impl Sender {
         }
     }
 
-    /// The number of a packet to send now.
+    /// Returns the number of a packet to send now.
     pub(super) fn send(&mut self, now: Time) -> Option<u64> {
         if now < self.flow.starts || now >= self.flow.stops {
             return None;
@@ -130,7 +129,7 @@ impl Sender {
         Some(self.next - 1)
     }
 
-    /// A packet has been dropped. The sender learns of it from a later one, or from silence.
+    /// Notes a dropped packet. The sender detects the loss by a later packet or a timeout.
     pub(super) fn dropped(&mut self, now: Time) {
         self.alive -= 1;
         self.listen(now);
@@ -192,7 +191,7 @@ impl Sender {
         self.answered = self.next;
     }
 
-    /// Nothing will be heard any more if all that is under way was dropped.
+    /// Starts the timeout if all packets in flight were dropped.
     fn listen(&mut self, now: Time) {
         let silent = self.alive == 0 && self.next > self.first;
         let patience = Duration::from_millis(200) + self.flow.round_trip + self.flow.round_trip;

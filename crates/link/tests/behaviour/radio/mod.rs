@@ -1,4 +1,4 @@
-//! The radio access network: what holds for all its links, and that its profiles show what is published.
+//! The radio access network: invariants of all its links, and profiles compared with published effects.
 
 mod probe;
 
@@ -49,7 +49,7 @@ fn run(config: RadioConfig, arrivals: &[(u64, u64)]) -> Vec<Outcome<usize>> {
     outcomes
 }
 
-/// The most that the grid of a link can carry in a slot: the highest CQI, the whole cell.
+/// Returns the maximum bytes per slot in the grid of a link: at the highest CQI, with the whole cell.
 fn most_per_slot(config: &RadioConfig) -> f64 {
     let symbols = f64::from(*config.slots.symbols.iter().max().unwrap());
     let elements = 12.0 * symbols * f64::from(config.carrier.blocks * config.carrier.layers);
@@ -70,7 +70,7 @@ proptest! {
         prop_assert!(delivered.is_sorted_by_key(|outcome| outcome.packet));
         prop_assert!(outcomes.is_sorted_by_key(|outcome| outcome.departed));
         for outcome in delivered {
-            // A slot that begins after the arrival, its decoding, and the way.
+            // At least a slot that begins after the arrival, and its decoding.
             prop_assert!(outcome.released >= outcome.arrived + slot + decode);
             prop_assert!(outcome.departed >= outcome.released);
         }
@@ -81,7 +81,7 @@ proptest! {
     #[test]
     fn no_more_leaves_than_the_grid_offers(profile in profile(), way in way(), seed in any::<u64>(), arrivals in arrivals()) {
         let mut config = config(profile, way, seed);
-        config.harq.first = Probability::NEVER; // blocks that come late come in heaps
+        config.harq.first = Probability::NEVER; // late blocks come in bursts
         let (most, slot) = (most_per_slot(&config), config.slots.length.as_nanos());
         let share = config.slots.symbols.iter().filter(|&&symbols| symbols > 0).count();
         let period = config.slots.symbols.len();
@@ -120,7 +120,7 @@ proptest! {
     }
 }
 
-/// Within a share of a published value.
+/// Asserts that a value is within a share of the published one.
 #[track_caller]
 fn near(value: f64, published: f64, share: f64) {
     let off = (value / published - 1.0).abs();
@@ -149,7 +149,7 @@ fn the_mid_band_only_begins_slowly_as_published() {
     let effects = Effects::of(Profile::MIDBAND_GOOD, 0..8, 10);
     near(effects.most_excess(), 0.115, 0.1);
     near(effects.bias(), 0.1688, 0.2);
-    // From some packets on the slope is the saturator's, whatever the length.
+    // After some packets the slope is the saturator's, at any length.
     assert!(
         effects.late[6..].iter().all(|late| *late > 0.9),
         "{:?}",

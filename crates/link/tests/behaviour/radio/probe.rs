@@ -7,11 +7,11 @@ use cellbed_link::*;
 
 /// Sizes of trains, in packets: twelve from 1 to 500 (§3.2).
 pub const TRAINS: [usize; 12] = [1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500];
-/// Bytes of a packet of theirs, and of an acknowledgement.
+/// Sizes of the paper's packets and acknowledgements.
 pub const PACKET: Bytes = Bytes(1400);
 pub const ACK: Bytes = Bytes(100);
 const GAP: Duration = Duration::from_millis(100);
-/// A little more than the 50 ms of the paper: there, no clock of a host keeps step with the network's.
+/// Slightly more than the paper's 50 ms: there, host clocks are not synchronised with the network.
 const INTERVAL: Duration = Duration::from_micros(50_037);
 
 /// Both directions of a link.
@@ -42,7 +42,7 @@ impl Link {
     }
 }
 
-/// Takes what leaves a direction up to `until`: number and time of the packets that arrive.
+/// Takes the outcomes up to `until`. Returns number and time of the packets that arrive.
 pub fn drain(direction: &mut Direction<usize>, until: Time) -> Vec<(usize, Time)> {
     let mut arrivals = Vec::new();
     while let Some(event) = direction.next_event().filter(|&event| event <= until) {
@@ -59,7 +59,7 @@ pub fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// Round-trip times in ms of packets of `size`, one every 50 ms for `seconds`, answered with `answer` (§3.1).
+/// Returns round-trip times in ms of packets of `size`, one every 50 ms for `seconds`, answered by `answer` (§3.1).
 pub fn round_trips(link: &Link, size: Bytes, answer: Bytes, seconds: u64) -> Vec<f64> {
     let (mut up, mut down) = link.start();
     let end = Time::ZERO + Duration::from_secs(seconds);
@@ -93,7 +93,7 @@ pub struct Trains {
     pub lost: usize,
 }
 
-/// Trains of `length` packets down the link, each 100 ms after the acknowledgement of the one before, for `seconds`.
+/// Sends trains of `length` packets downlink for `seconds`, each 100 ms after the previous acknowledgement.
 pub fn trains(link: &Link, length: usize, seconds: u64) -> Trains {
     let (mut up, mut down) = link.start();
     let end = Time::ZERO + Duration::from_secs(seconds);
@@ -125,7 +125,7 @@ pub fn trains(link: &Link, length: usize, seconds: u64) -> Trains {
     }
 }
 
-/// The same up the link, without acknowledgements: mean arrival of each packet after the first one, ms.
+/// Sends trains uplink, without acknowledgements. Returns each packet's mean arrival after the first one, ms.
 pub fn uplink_trains(link: &Link, length: usize, seconds: u64) -> Vec<f64> {
     let swapped = Link {
         uplink: vec![],
@@ -150,14 +150,14 @@ pub fn saturate(stages: &[StageConfig], rate: BitRate, seconds: u64) -> Vec<Time
     arrivals.into_iter().map(|(_, arrived)| arrived).collect()
 }
 
-/// Results of the saturator of Mahimahi and of the paper: a rate found out first, then 25 % more than that (§4.2).
+/// Results of the saturator of Mahimahi and of the paper: it measures the rate, then sends 25 % more (§4.2).
 pub struct Saturation {
     pub arrivals: Vec<Time>,
     pub rate: f64,
 }
 
 pub fn saturation(stages: &[StageConfig], seconds: u64) -> Saturation {
-    // Two seconds are enough to find out how much is too much.
+    // Two seconds suffice to measure the maximum rate.
     let most = mean_rate(&saturate(stages, BitRate(400_000_000), 2));
     let arrivals = saturate(stages, BitRate((most * 1.25) as u64), seconds);
     Saturation {
@@ -211,23 +211,23 @@ pub struct Effects {
     /// Mbit/s of the saturator, down and up.
     pub downlink: f64,
     pub uplink: f64,
-    /// Round-trip times of 1400 bytes, ms: live and in the replay of the saturation with half the least one as delay.
+    /// Round-trip times of 1400 bytes, ms: live, and in the saturation's replay with half the minimum as delay.
     pub live: Vec<f64>,
     pub replayed: Vec<f64>,
     /// Mean completion time of trains by [`TRAINS`], ms.
     pub completion: Vec<f64>,
-    /// Delivery rate of trains by [`TRAINS`], Mbit/s; the first is no number.
+    /// Delivery rate of trains by [`TRAINS`], Mbit/s; the first is NaN.
     pub rate: Vec<f64>,
     /// Rate of the second half of trains by [`TRAINS`], as a share of the saturator's.
     pub late: Vec<f64>,
-    /// Completion times of one packet by the rate of the saturator.
+    /// Completion times of trains predicted from one packet and the saturator's rate.
     pub line: Vec<f64>,
-    /// Advance of the answer to 100 bytes over that to 1400, ms; the answer is an acknowledgement.
+    /// Advance of the acknowledgement for 100 bytes over the one for 1400 bytes, ms.
     pub compensation: f64,
 }
 
 impl Effects {
-    /// Measures with `seeds` links for `seconds` each.
+    /// Measures a link per seed, for `seconds` each.
     pub fn of(profile: Profile, seeds: std::ops::Range<u64>, seconds: u64) -> Self {
         let count = (seeds.end - seeds.start) as f64;
         let links: Vec<Link> = seeds.map(|seed| Link::radio(profile, seed)).collect();
@@ -301,7 +301,7 @@ impl Effects {
         }
     }
 
-    /// Return the error of the replay's median round-trip time, too low, as a share of the live one (§3.1).
+    /// Return how much the replay's median round-trip time is too low, as a share of the live one (§3.1).
     pub fn bias(&self) -> f64 {
         1.0 - median(&self.replayed) / median(&self.live)
     }
@@ -312,7 +312,7 @@ impl Effects {
         pairs.map(|(live, line)| live / line - 1.0).collect()
     }
 
-    /// The most of these.
+    /// Return the maximum excess.
     pub fn most_excess(&self) -> f64 {
         self.excess().into_iter().fold(f64::MIN, f64::max)
     }

@@ -1,4 +1,4 @@
-//! The workload-dependent link, which computes departures, against a model that steps through every instant.
+//! The workload-dependent link, which computes departures, compared with a model that steps through every instant.
 
 mod model;
 
@@ -71,7 +71,7 @@ fn model() -> impl Strategy<Value = Model> {
                     idle,
                     idle_at_queue,
                     from_first,
-                    // What the queue will drop is not foreseen.
+                    // The link does not foresee the queue's drops.
                     limit: (limited && !idle_at_queue).then_some(limit),
                     opportunity: accounting.0,
                     overhead: accounting.1,
@@ -148,7 +148,7 @@ proptest! {
             ends[outcome.packet] = end(outcome);
         }
         prop_assert_eq!(ends, model.run(&packets, horizon));
-        // The bins of the meter have all that arrived, and what has left by their end.
+        // The bins of the meter have all arrived bytes, and the bytes that left by their end.
         let bins: Vec<Bin> = direction.finished_bins(Time::from_nanos(horizon)).collect();
         let arrived: u64 = packets.iter().map(|packet| packet.1).sum();
         prop_assert_eq!(bins.iter().map(|bin| bin.arrived.0).sum::<u64>(), arrived);

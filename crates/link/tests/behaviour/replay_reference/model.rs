@@ -1,4 +1,4 @@
-//! The replay as one would explain it: every instant in turn, the schedule written out, nothing clever.
+//! The replay in its plainest form: every instant in turn, the schedule written out.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ pub struct Model {
     /// (size, shift).
     pub compensation: Vec<(u64, i64)>,
     pub idle: u64,
-    /// True if idleness is counted where packets enter the queue.
+    /// True if idle time is counted at the entry to the queue.
     pub idle_at_queue: bool,
     /// True if light opportunities count from the first packet's entry.
     pub from_first: bool,
@@ -24,7 +24,7 @@ pub struct Model {
     pub overhead: u64,
 }
 
-/// When the packet left; or that it was dropped, or still waits at the horizon.
+/// End of a packet: it left, was dropped, or still waits at the horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Left(u64),
@@ -48,9 +48,9 @@ struct Run<'a> {
     delay: Option<u64>,
     schedule: Vec<u64>,
     way: VecDeque<Way>,
-    /// Packet, bytes still owed.
+    /// Packet, unsent bytes.
     queue: VecDeque<(usize, u64)>,
-    /// Bytes left of the last opportunity, and its instant, at which alone they can be used.
+    /// Bytes left of the last opportunity, and its instant: they are usable only then.
     spare: (u64, u64),
     last_entry: u64,
     empty_since: u64,
@@ -58,7 +58,7 @@ struct Run<'a> {
 }
 
 impl Model {
-    /// The end of each packet (arrival, size), arrivals in order.
+    /// Returns the end of each packet (arrival, size), arrivals in order.
     pub fn run(&self, packets: &[(u64, u64)], horizon: u64) -> Vec<End> {
         let mut run = Run {
             model: self,
@@ -102,7 +102,7 @@ impl Model {
         }
     }
 
-    /// The heavy opportunities from an instant up to the horizon.
+    /// Returns the heavy opportunities from an instant up to the horizon.
     fn heavy_from(&self, from: u64, horizon: u64) -> Vec<u64> {
         let mut found = Vec::new();
         for cycle in 0.. {
@@ -211,7 +211,7 @@ impl Run<'_> {
             && fresh.max(self.last_entry) >= alone.empty_since
     }
 
-    /// All that happens up to and including an instant.
+    /// Processes all events up to and including an instant.
     fn until(&mut self, end: u64) {
         loop {
             let opportunity = match self.queue.is_empty() {
@@ -250,7 +250,7 @@ impl Run<'_> {
             self.spare = (now, 0);
         }
         if self.queue.is_empty() {
-            self.schedule.retain(|&at| at >= now); // what nobody used is lost
+            self.schedule.retain(|&at| at >= now); // unused opportunities are lost
         }
         let size = self.packets[way.index].1;
         let held: u64 = self.queue.iter().map(|item| self.packets[item.0].1).sum();
@@ -265,7 +265,7 @@ impl Run<'_> {
         }
     }
 
-    /// Spends bytes at an instant on those who are here; the rest is for who comes at this very instant.
+    /// Spends bytes at an instant on waiting packets; the rest is for packets that arrive at this instant.
     fn spend(&mut self, now: u64, mut left: u64) {
         while let Some((index, owed)) = self.queue.front_mut()
             && left > 0
