@@ -98,8 +98,8 @@ class Downloads:
     """Downloads, a row each.
 
     started: when the client sent the SYN, or on an open connection the request. finished: when the client received the
-    last byte; -1 after the time limit. repairs: segments retransmitted by either end. timeouts: of either end, except
-    in the handshake.
+    last byte; -1 after the time limit. repairs: segments retransmitted by either end. timeouts: timeouts of either
+    end, except in the handshake.
     """
 
     started: Int64

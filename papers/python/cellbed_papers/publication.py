@@ -221,7 +221,7 @@ E = TypeVar("E", bound=Experiment)
 
 @dataclass(frozen=True, slots=True)
 class Publication(Generic[E]):
-    """A publication to reproduce. short_note: a caution on short trials. differences: of our setting, for the page.
+    """A publication to reproduce. short_note: a caution on short trials. differences: our deviations, for the page.
     yes, no: words for a claim that is confirmed or not."""
 
     name: str

@@ -42,7 +42,7 @@ class CellUser:
 
 @dataclass(frozen=True, slots=True)
 class CellSummary:
-    """One direction of a cell. throughput_mbit_s: of all users, while the schedule ran.
+    """One direction of a cell. throughput_mbit_s: sum over all users, while the schedule ran.
 
     fairness, time_fairness: Jain's index of the throughputs and of the time shares of users with packets; ``None`` if
     there are none or the time is unknown.

@@ -166,7 +166,7 @@ class ApplicationComparison:
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
         """Return the decompositions of all runs around the median and around the highest percentile that all runs
-        decompose, each with its heading; empty if the runs have no spans in common. names: of the runs."""
+        decompose, each with its heading; empty if the runs have no spans in common. names: run names."""
         having = [
             row
             for row in range(len(QUANTILES))

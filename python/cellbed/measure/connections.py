@@ -42,7 +42,7 @@ waiting for the server, data under way to the client. Columns ``part_<name>``, s
 _GROUP = 1 << 21
 """Number of records analysed at a time (about 0.7 GB); more if a single connection has more."""
 _ALWAYS = -1
-"""A time before all packets, ns."""
+"""Time stamp before all packets, ns."""
 _CLOCKS_NS = 1_000_000_000
 """Maximum difference between clocks of nodes; a port is not used again within this time."""
 _LINE = 1 << 40
@@ -170,7 +170,7 @@ def _has_ports(records: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _key(packets: NDArray[Any] | Crossings, moved: Places) -> NDArray[np.uint64]:
-    """Return a number per packet that is equal for both ends and directions, wherever a service has moved."""
+    """Return a number per packet, equal for both directions of a connection, also after its service has moved."""
     if isinstance(packets, Crossings):
         fields = [packets.source, packets.source_port, packets.destination, packets.destination_port]
     else:

@@ -73,8 +73,8 @@ class Machine:
     time for which the emulator did not run. foreign_cpus: mean number of the `cpus` processors used by other programs;
     steal_cpus: the hypervisor's part of foreign_cpus. pressure: share of the time with a task of the machine waiting
     for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it); pressure_peak: maximum pressure
-    of a second. waiting: for each second of the run, the time that tasks of the node with most waiting waited for
-    other programs.
+    of a second. waiting: time per second of the run in which tasks waited for other programs, on the node with most
+    waiting.
     """
 
     lateness_s: float | None

@@ -91,7 +91,7 @@ class Study:
     """The dataset of a sweep, and its evaluation.
 
     trials: a row for each trial and application (``docs/reference/sweep.md``). additive: the design has no points that
-    differ in only one factor (Latin hypercube). statistic: of a point over its repetitions. half_width: wanted half
+    differ in only one factor (Latin hypercube). statistic: statistic over repetitions. half_width: wanted half
     width of an interval, as a share of the mean. disturbed: whether disturbed trials count. Failed trials have no
     measures. planned: number and levels of all points, also of points without a trial yet.
     """

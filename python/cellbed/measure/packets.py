@@ -133,7 +133,7 @@ class Crossings:
     service; delayed: time in the delay stages of all its directions; proxied: time in a proxy between its directions;
     left: when the emulator really handed the packet over at the end of its path; delivered: whether it reached that
     end; dropped: whether the path model dropped it. source, destination: vertex numbers. sequence: for TCP, else 0.
-    doubled: whether the network duplicated it. size: of the IP packet, bytes.
+    doubled: whether the network duplicated it. size: IP length, bytes.
     """
 
     entered: Integers

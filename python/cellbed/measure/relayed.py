@@ -21,8 +21,8 @@ def with_relayed(requests: pl.DataFrame, application: Description, streams: Stre
     """Add the numbers of each request's last datagram, as ``workloads/udp.py`` counts them, and the ports of both
     clients, ``local_port`` and ``receiver_port``. Pure.
 
-    requests: of an application with one relay, with ``receiver`` (the node), ``sent_ns`` and ``received_ns``. Numbers
-    are null if no datagram fits.
+    requests: table of an application with one relay, with ``receiver`` (the node), ``sent_ns`` and ``received_ns``.
+    Numbers are null if no datagram fits.
     """
     known = requests.with_row_index("row").drop_nulls(["receiver", "remote_port", "sent_ns", "received_ns"])
     found = [pl.DataFrame(schema={"row": pl.UInt32, **dict.fromkeys(_NUMBERS, pl.Int64)})]

@@ -134,7 +134,7 @@ def collect(run: Path) -> Summary:
 
 def _transfer_measures(requests: pl.DataFrame) -> dict[str, Any]:
     """Return the shares of datagrams that were lost or out of order, and the number of retransmitted packets of
-    protocols whose retransmissions the packet log does not show. requests: of an application."""
+    protocols whose retransmissions the packet log does not show. requests: an application's."""
     found: dict[str, Any] = {}
     if "datagrams" in requests.columns and (total := float(requests["datagrams"].sum())):
         names = ("lost", "reordered")

@@ -462,7 +462,7 @@ def on_time(requests: pl.DataFrame, application: Description, measured_s: float)
     """Return the share of requests with a good reply within the deadline of their application, and the goodput: bits
     of the payloads of these requests and their replies per second of the load. ``None`` without deadline or requests.
 
-    requests: of the application, without skipped requests. measured_s: length of the measured schedule. Pure.
+    requests: the application's, without skipped requests. measured_s: length of the measured schedule. Pure.
     """
     load_s = application.load_s(measured_s)
     if application.deadline_ns is None or requests.is_empty() or load_s <= 0:

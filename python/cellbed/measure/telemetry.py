@@ -234,7 +234,7 @@ class _Reader:
         self.lost = Counter[str]()
 
     def spans(self, body: bytes, node: str, limits: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
-        """Yield the spans of an export in the columns of :data:`_SPANS`, with times as stored. limits: of the times."""
+        """Yield the spans of an export in the columns of :data:`_SPANS`, with times as stored. limits: valid times."""
         self.room -= 4
         try:
             for _, group in self._fields(body, 1):

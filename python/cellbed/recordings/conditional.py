@@ -114,8 +114,8 @@ _DRIFT = Drift()
 _FEWEST = 12
 """Minimum number of samples."""
 _USUAL = 80
-"""Percentile of the delays above which a packet counts as retransmitted. About a tenth of the blocks fails by design
-(TS 38.214, §5.2.2.1). A retransmission does not delay other packets."""
+"""Percentile of the delays of cold packets; above, a packet counts as retransmitted. About a tenth of the blocks fails
+by design (TS 38.214, §5.2.2.1). A retransmission does not delay other packets."""
 _TOGETHER = 50_000
 """Maximum time between arrivals of one transmission, ns."""
 
@@ -435,7 +435,7 @@ def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
     """Return the time constant of the decay of warmth, ns, from trains soon after another one.
 
     Their durations lie between those of a cold and a warm train, by exp(-idle time / constant). The result is the
-    candidate with the least squares.
+    least-squares candidate.
     """
     constants = np.array([1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90]) * float(_MS)
     spans = np.array([arrivals[-1] - arrivals[0] for arrivals in firsts.arrivals], float)

@@ -60,7 +60,7 @@ Pair = tuple[LinkLike, LinkLike]
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """Packets of one direction of one workload: arrays of one length, in order of train and index."""
+    """Packets of one direction of one workload: arrays of equal length, in order of train and index."""
 
     train: Int64
     index: Int64

@@ -86,7 +86,7 @@ TOLERANCE = 0.2
 """Maximum r_last of a sufficient gap (§4.4)."""
 
 _MILLI = 1e-6
-"""Nanoseconds to milliseconds."""
+"""Milliseconds per nanosecond."""
 
 _LINE: Final[dict[str, Any]] = {"color": palette("uplink")[1], "linewidth": 2}
 _MEASURED = _LINE | {"marker": "o", "markersize": 5, "ecolor": INK, "elinewidth": 1.2}

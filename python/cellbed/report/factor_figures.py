@@ -29,11 +29,11 @@ _LOGARITHMIC = 50.0
 class FactorFigure:
     """A figure of a measure of an application over the levels of a factor, with intervals over repetitions.
 
-    statuses: of the trials that count. axis: ``None`` if the levels are neither numbers nor quantities; positions:
+    statuses: statuses that count. axis: ``None`` if the levels are neither numbers nor quantities; positions:
     positions of the levels on the axis. joined: whether lines join the marks of a series; else there is a mark for each
     point. series, panels: other factors with their levels. points: points to draw, ``None`` for all. pooled: number
     of points per mark; the mark is their mean in each repetition that has all of them.
-    unit: for a measure that programs wrote.
+    unit: unit of a measure that programs wrote.
     """
 
     app: str

@@ -122,7 +122,7 @@ def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     """Return the figures of each application's flows in the trials of a sweep, by name; empty without series.
 
     The first factor with several levels gives the series, the other factors give panels. The first and the last bin of
-    a flow are left out. folder: of the sweep.
+    a flow are left out. folder: folder of the sweep.
     """
     factors = [factor.name for factor in study.factors if study.trials[factor.name].n_unique() > 1]
     apps = study.trials["app"].unique(maintain_order=True).to_list()

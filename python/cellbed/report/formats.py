@@ -45,7 +45,7 @@ def _difference(seconds: float) -> str:
 
 
 def format_difference(each: "Interval", note: str | None = None, unit: str | None = None) -> tuple[str, str, str]:
-    """Return value, interval and verdict of a difference between runs. unit: of a program's measure; else seconds."""
+    """Return value, interval and verdict of a difference between runs. unit: a program's measure's; else seconds."""
     difference = _difference if unit is None else partial(measure_difference, OWN, unit=unit)
     verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:

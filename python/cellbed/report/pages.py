@@ -41,7 +41,7 @@ def draw_page_loads(
     """Return the waterfall of an application whose requests consist of others (one of `described`): the objects of the
     load with the median load time. None for other applications, and if no load has objects.
 
-    requests: of all applications.
+    requests: requests of all applications.
     """
     consists_of = application.consists_of if isinstance(application, Composed) else None
     of = next((each for each in described if each.name == consists_of), None)

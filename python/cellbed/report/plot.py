@@ -156,7 +156,7 @@ def svg(
 ) -> str:
     """Return a figure with one set of axes, and a legend above them, as an element for a page or a file.
 
-    labels: of the horizontal and the vertical axis, with units. x, y: first and last value of each axis. draw: draws
+    labels: labels of the horizontal and vertical axes, with units. x, y: first and last value of each axis. draw: draws
     into the axes; labelled curves appear in the legend.
     """
 

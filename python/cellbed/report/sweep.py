@@ -61,7 +61,7 @@ class Trials(Protocol):
 class SweepReport:
     """The contents of a report.
 
-    folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns of the dataset.
+    folder: the sweep's folder. planned: points and repetitions of the sweep file. measures: columns of the dataset.
     predicted: whether the trials are predictions. Thousands of predictions take seconds, but their pages take minutes,
     so missing pages are not written. expectations: verdicts on the points.
 

@@ -52,7 +52,7 @@ def waterfalls(
     traces: "pl.DataFrame", requests: "pl.DataFrame", decompositions: Sequence["Decomposition"]
 ) -> list[Waterfall | None]:
     """Return the waterfall of each decomposition: of one request for the median, else the mean of the requests around
-    the percentile; None without traces. requests, traces: of the application. Pure."""
+    the percentile; None without traces. requests, traces: the application's. Pure."""
     import polars as pl
 
     keys = ["endpoint", "request"]

@@ -18,8 +18,8 @@ FILES = {"simulation": "datacentre"}
 class FileKind:
     """A kind of file: an entry point of the group ``cellbed.files``.
 
-    keys: top-level keys that no other kind has; empty for a file that is not TOML. example: of a table. command:
-    command for such a file.
+    keys: top-level keys that no other kind has; empty for a file that is not TOML. example: example of a
+    table. command: command for files of this kind.
     """
 
     name: str

@@ -259,7 +259,7 @@ def load(world: World, objects: Sequence[web.Object], protocol: Protocol, at_ns:
 class Player(Application):
     """The start-up phase of an adaptive player: time until playback, and bit rate of the first chunks.
 
-    rates: of the renditions, Mbit/s. chunks: number of watched chunks. playable: number of chunks before playback.
+    rates: renditions' bit rates, Mbit/s. chunks: number of watched chunks. playable: number of chunks before playback.
     """
 
     name: ClassVar[str] = "player"

@@ -62,7 +62,7 @@ class Plan:
     """The settings of an evaluation.
 
     profiles: conditions of the reference network. recordings: number per condition, each with different weather; trials
-    use them in turn. course_ns: length of each recording. seed: of the weather and of the random choices in trials.
+    use them in turn. course_ns: length of each recording. seed: seed of weather and random choices in trials.
     """
 
     profiles: tuple[str, ...]

@@ -124,7 +124,7 @@ _STRATEGIES = (("stop-and-copy", True), ("state", False), ("post-copy", False))
 
 
 def _moves(sizes: Iterable[str], *, real: bool = False, strategies: int = 2) -> dict[str, Any]:
-    """Return the factor of Table VI. sizes: of the service's memory, which is only used in real time. strategies:
+    """Return the factor of Table VI. sizes: memory sizes of the service, used only in real time. strategies:
     number of strategies."""
     levels = {}
     for size in sizes:

@@ -49,7 +49,7 @@ def describe_machine() -> str:
 @dataclass(frozen=True)
 class Result:
     """A reproduction. data: trials by experiment; command: command that made it; machine: as text. notes: further
-    cautions on the values. clock: of the trials; other: values of a reproduction with the other clock, by claim."""
+    cautions on the values. clock: the trials' clock; other: values of a reproduction with the other clock, by claim."""
 
     publication: Publication[Any]
     data: Data

@@ -165,7 +165,7 @@ class Sweeps:
 
 
 def fit_nodes(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
-    """Return the reduced values of nodes that exceed the machine, by dotted key. memory: of the machine, MiB."""
+    """Return the reduced values of nodes that exceed the machine, by dotted key. memory: the machine's, MiB."""
     found: dict[str, Any] = {}
     for name, node in nodes.items():
         if node["cpus"] > processors:
