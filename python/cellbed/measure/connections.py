@@ -46,7 +46,7 @@ _ALWAYS = -1
 _CLOCKS_NS = 1_000_000_000
 """Maximum difference between clocks of nodes; a port is not used again within this time."""
 _LINE = 1 << 40
-"""Maximum bytes per stream. All streams share one line of offsets, one behind the other."""
+"""Maximum bytes per stream: offsets of all streams are on one line, each stream behind the previous one."""
 
 SCHEMA: dict[str, Any] = {
     "app": pl.String,
@@ -105,8 +105,8 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     node; the connection may have moved from there with its service. opened_ns: when the first packet entered the
     network, by this machine's monotonic clock; opened_s: since the start of the schedule. connect_s: from opening
     until the server's answer to the SYN was handed to the client; null without an answer, and for UDP. round_trip_s:
-    median over delivered packets of the client: time in the network, plus that of the server's next packet, the first
-    that entered after their arrival. to_server, to_client: the two ways, each with: first_s, last_s: from opening
+    median over delivered packets of the client: time in the network of the packet and of the server's first packet
+    that entered after its arrival. to_server, to_client: the two ways, each with: first_s, last_s: from opening
     until the first byte, and until all bytes, were handed to the receiver; bytes: payload handed over, counted once;
     packets: sent; wire_bytes: bytes of the sent packets, with IP headers; dropped: packets dropped by the path model;
     retransmitted: packets with bytes sent before (null: UDP); queue_s, delay_s: mean time of delivered packets in
@@ -292,7 +292,7 @@ def _separate(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, I
     opens = np.r_[True, key[1:] != key[:-1]]
     way = _way(packets, opens)
     pair = np.cumsum(opens) - 1
-    # If a pair of ports was used again: the client's packets without payload with an odd sequence number.
+    # If a pair of ports was used again: the client's packets without payload and with an unexpected number.
     mine = np.flatnonzero(way == 0)
     position = _position(pair[mine], packets.sequence[mine], np.arange(len(mine)))
     payload = packets.payload[mine]
@@ -661,9 +661,8 @@ def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, descript
 
 
 def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:
-    """Return the application of each connection. First choice: the application whose server and declared port match;
-    then whose client and server match (no declared ports first); then whose server matches. If several match equally:
-    null."""
+    """Return the application of each connection. Best is a match of server and declared port, then of client and server
+    (applications without declared ports first), then of the server alone. Several equal matches give null."""
     pairs = found.select("client", "server", "server_port").unique()
     names = []
     for client, server, port in pairs.iter_rows():

@@ -44,7 +44,7 @@ LENGTHENED = 0.1
 """Maximum time that nodes waited in an undisturbed run without requests, as a share of the time of their connections;
 also the maximum shift of a percentile, as a share of its value, however wide its interval is."""
 PRINTED = 0.01
-"""Maximum shift of a percentile, as a share of its value, that never counts, however narrow its interval is."""
+"""Maximum negligible shift of a percentile, as a share of its value, however narrow its interval is."""
 FULL = 0.9
 """Minimum share at which a run uses the whole machine, and a node its whole CPU limit."""
 CLOCK_S = 0.01
@@ -298,7 +298,7 @@ def judge(
 
 
 def overload_reasons(described: Sequence[Description], own: pl.DataFrame) -> Iterator[str]:
-    """Yield a sentence for each program that was too slow on this machine, by measures that the programs wrote
+    """Yield a sentence for each program that the machine was too slow for, by measures that the programs wrote
     (:attr:`Description.bearable`). own: the table of :func:`cellbed.measure.own.read_own`. Pure."""
     for application in described:
         for limit in application.bearable:

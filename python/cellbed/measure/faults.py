@@ -23,7 +23,7 @@ class Loss:
     next fault. *_lost: number without a reply; *_failed: with an error; *_late: with a good reply after the timeout.
     recovered_s: from the end of the fault to the first good reply in time to a request due after the fault; ``None``
     without such a reply, or if the fault did not affect the application: all requests during the fault got a good
-    reply in time, some of them before its end.
+    reply in time, and at least one was due and answered during the fault.
     good reply in time, some that were due then before its end.
     """
 

@@ -44,11 +44,11 @@ class MigrationSummary:
     gap_s: maximum time between two good replies to one user (:func:`_with_users`), gap_user, that overlaps the
     migration; gap_at_s: begin of this gap. gap_p50_s, gap_p90_s: over the users; the latter for at least
     ``LEAST_USERS``. usual_gap_s: median over the users of the maximum gap in an equal time before the migration.
-    silent_endpoints: endpoints with replies before, and with requests but no good reply since its end. Requests that
-    were due or without their reply during the migration: failed_requests got no good reply (of those due before, only
-    requests after the last one that had a reply at the begin); delayed were due before the end of their user's gap and
-    got a reply after it, if this gap is ``LONGER`` than usual; the others are served_before by the source or
-    served_after by the target.
+    silent_endpoints: number with replies before the migration, and requests but no good reply since its end. Numbers of
+    requests that were due or without their reply during the migration: failed_requests: without a good reply (before
+    the migration, only requests due after the last one already answered at its begin); delayed: due before the end of
+    their user's gap and answered after it, if this gap is ``LONGER`` than usual; served_before, served_after: the other
+    requests, by source and target.
     first_reply_s: first reply of the target, since the begin, before the next migration. before_s, before_p90_s,
     after_s, after_p90_s: median latency and P90 of all requests until it began and since it ended, infinite without a
     good reply. paid_s: time since its end until the gain of later requests equals the loss of requests with a good

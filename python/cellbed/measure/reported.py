@@ -3,7 +3,7 @@
 Only the begin and the end of a request are known. In between, bytes went to the server and back on a connection of
 the client's node. The best match is the connection with the first byte soonest after the begin and the last byte latest
 before the end. Requests that end first choose first, and a burst belongs to one request. If a request has no
-connection, it takes the connection of another request that fits a further connection. If the log does not decide
+connection, it takes the connection of another request that also fits a free connection. If the log does not decide
 (another connection fits as well, or requests share a connection, as with HTTP/2), a request has no parts.
 A request that may end early, with the headers of its reply, ends with the reply's last byte instead. This is the last
 byte before the next request of the connection, or before the end of the connection.
@@ -60,7 +60,7 @@ class Asked:
 
 
 class Bursts:
-    """Bursts of consecutive connections: the fields of :data:`~cellbed.measure.connections.BURST` as arrays.
+    """Bursts, connection by connection: the fields of :data:`~cellbed.measure.connections.BURST` as arrays.
 
     connection: row of the connection of each burst; lowest: first burst of each connection. opened, server, port: of
     each connection.

@@ -344,7 +344,7 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
 def _messages(application: Description, recorded: pl.DataFrame, streams: Streams, t0_ns: int | None) -> pl.DataFrame:
     """Return the messages of streamed replies, one row each, by arrival.
 
-    ``between_messages_s``: time since the previous message of the reply; ``server_s``: time of these in which the
+    ``between_messages_s``: time since the previous message of the reply; ``server_s``: part of this time in which the
     server had nothing to send; ``downlink_s``: from the entry of the message's first byte into the downlink until the
     complete message left; ``receive_s``: until the client received the message. Null if unknown.
     """

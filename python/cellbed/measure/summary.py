@@ -1,4 +1,4 @@
-"""The summary of a run: four tables and ``summary.json`` from the raw files."""
+"""The summary of a run: tables and ``summary.json`` from the raw files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -491,7 +491,7 @@ def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence
 
 
 def _measurement_span(description: dict[str, Any], duration: float, tables: dict[str, pl.DataFrame]) -> float:
-    """Return the length of the schedule that passed before the run ended, by the last record; seconds."""
+    """Return the part of the schedule before the end of the run, by the last record; seconds."""
     if description.get("status") == "complete":
         return duration
     if description.get("t0_ns") is None:

@@ -62,7 +62,7 @@ def programs(rows: "Sequence[ProgramSummary]") -> list[int]:
 
 
 def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put failed proofs first, measured ones before others."""
+    """Order proofs by state: off, not reached, not proved, holds."""
     states = ("holds", "not proved", "not reached", "off")
     return [rows[index] for index in _worst(rows, lambda row: (states.index(origin.state(row)),))]
 

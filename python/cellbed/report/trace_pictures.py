@@ -248,7 +248,7 @@ def _trips_over_time(of: Drawn, end_s: float) -> Panel:
 
 
 def _trips(axes: Axes, name: str, colour: str, found: Analysis, clock: Unit, log: bool, *, alone: bool) -> None:
-    """Draw round-trip times over time: each probe, or means. Lines are interrupted at lost or missing probes."""
+    """Draw round-trip times over time: each probe, or means. Lines break at lost or missing probes."""
     assert found.low is not None, "of round-trip times"
     assert found.high is not None, "of round-trip times"
     assert found.lost is not None, "of round-trip times"
