@@ -3,7 +3,7 @@
 A single file with only Python's standard library; a service imports or copies it. Protocol: docs/reference/state.md::
 
     class Sessions(State):
-        def save(self, everything):      # or what has changed since the last call
+        def save(self, everything):      # or only changes since the last call
             with self.lock:
                 found, self.changed = self.all if everything else self.changed, {}
                 yield json.dumps(found).encode()
@@ -12,7 +12,7 @@ A single file with only Python's standard library; a service imports or copies i
             self.all.update(json.loads(part))
 
     sessions = Sessions()
-    sessions.announce()                  # nothing without a testbed
+    sessions.announce()                  # does nothing without a testbed
     …
     with sessions.lock:                  # while a request is processed
         …

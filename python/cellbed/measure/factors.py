@@ -134,8 +134,8 @@ class Study:
         """Return an application's measure at each point with trials.
 
         Columns: ``point``, the factors, ``value``, ``low``, ``high`` (mean or median over repetitions with its 95 %
-        interval, in the unit of the measure), ``repetitions`` used, ``more`` (repetitions still needed for the
-        half-width, of the mean; null where unknown), and ``note``: why there is no value or no interval.
+        interval, in the unit of the measure), ``repetitions`` used, ``more`` (further repetitions for the wanted
+        half-width of the mean; null if unknown), and ``note``: why there is no value or no interval.
         """
         import polars as pl
 

@@ -24,7 +24,6 @@ class Loss:
     recovered_s: from the end of the fault to the first good reply in time to a request due after the fault; ``None``
     without such a reply, or if the fault did not affect the application: all requests during the fault got a good
     reply in time, and at least one was due and answered during the fault.
-    good reply in time, some that were due then before its end.
     """
 
     app: str

@@ -149,7 +149,7 @@ class DirectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
-    """One node while the schedule ran; ``None`` where unknown."""
+    """One node while the schedule ran; ``None`` if unknown."""
 
     node: str
     cpu_cores_mean: float | None

@@ -432,7 +432,7 @@ def _monotone_ratio(got: Floats, offered: Floats) -> Floats:
 
 
 def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
-    """Return the time constant of the decay of warmth, ns, from trains soon after another one.
+    """Return the time constant of the decay of warmth, ns, from trains soon after a previous train.
 
     Their durations lie between those of a cold and a warm train, by exp(-idle time / constant). The result is the
     least-squares candidate.

@@ -96,7 +96,7 @@ def record_virtually(
 
     Args:
         light: Uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
-            first to arrive is answered at once.
+            first packet to arrive is answered at once.
         heavy: Uplink and downlink of the device that `saturation` fills; ``None`` lets both workloads run on the light
             device in turn, the light one first, with 2 s of silence at the end of each heavy span.
         plan: The trains.

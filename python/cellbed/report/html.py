@@ -64,7 +64,7 @@ MOST_EVENTS = 100
 
 
 def write(run: Path) -> Path:
-    """Write ``report.html`` from ``run.json``, ``summary.json`` and the three Parquet files of `run`; return its path.
+    """Write ``report.html`` from ``run.json``, ``summary.json`` and the Parquet files of `run`; return its path.
 
     Raises MeasureError for a folder that is not a measured run, AssetError if the chart library is missing.
     """
