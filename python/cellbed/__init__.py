@@ -1,11 +1,11 @@
 """cellbed: a software testbed for applications on cellular networks.
 
-:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`, :func:`sweep` makes a :class:`Sweep` of them.
-:class:`Link` is the model of a link as a library: packets in virtual time, over arrays; in a :class:`Cell` several
+:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`, :func:`sweep` runs a :class:`Sweep` of them.
+:class:`Link` is the link model as a library: packets in virtual time, as arrays. In a :class:`Cell`, several links
 share the time of a radio cell.
 """
 
-# What typing.TYPE_CHECKING is at run time: the module costs 8 ms, which every start of the emulator would pay.
+# Replaces typing.TYPE_CHECKING: importing typing takes 8 ms, at every start of the emulator.
 TYPE_CHECKING = False
 
 __version__: str
@@ -40,7 +40,7 @@ else:
         return sorted({*globals(), *__all__})
 
     def __getattr__(name):
-        # Reading the installed version costs 20 ms, and NumPy more, which every start of the emulator would pay.
+        # Reading the installed version takes 20 ms, and NumPy more; every start of the emulator would pay for both.
         if name == "__version__":
             from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""One direction of a radio cell in virtual time: arrays of arrivals of each user in, arrays of outcomes out."""
+"""One direction of a radio cell in virtual time: arrays of each user's arrivals in, arrays of outcomes out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cellbed.scenario.cells import Cell as Table
 from cellbed.scenario.problems import problems
 
 User = tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int | None]]]
-"""Stages, their changes, priority, and visits, as the model reads them."""
+"""Stages, their changes, priority and visits, in the model's format."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Shared:
 
     Attributes:
         users: Outcomes of each user's packets.
-        served: Time that each user had the cell with packets waiting, ns (int64).
+        served: Time for which each user had the cell with packets waiting, ns (int64).
     """
 
     users: tuple[Outcomes, ...]
@@ -38,7 +38,7 @@ class Shared:
 
 
 class Cell:
-    """One direction of a radio cell, at rest at time 0, whose users share its time by a scheduler::
+    """One direction of a radio cell, at rest at time 0; a scheduler divides its time among the users::
 
         Cell([{"rate": "12 Mbit/s"}, {"rate": "lte-suburban.up", "start": "7 s"}], scheduler="round-robin")
 
@@ -48,12 +48,12 @@ class Cell:
         scheduler: ``"round-robin"``, ``"max-rate"``, ``"proportional-fair"`` (default), ``"shortest-remaining"``,
             ``"priority"``, or a table as in a scenario.
         slot: Length of a slot.
-        priorities: Of each user, 0 the highest, for ``"priority"``.
+        priorities: Priority of each user, 0 the highest, for ``"priority"``.
         visits: For each user, pairs of begin and end in order, ``None`` for an open end; default: always. Outside of
-            its visits a user has its channel for itself.
+            its visits a user has its channel alone.
 
     Raises:
-        ValueError: A wrong value, which the error names.
+        ValueError: A wrong value, named in the error.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Cell:
 
     @property
     def users(self) -> tuple[Link, ...]:
-        """The links that the users would have alone."""
+        """The link that each user would have alone."""
         return self._users
 
     def run(
@@ -107,18 +107,18 @@ class Cell:
     ) -> Shared:
         """Return the outcomes of packets, from the start until the last one has left.
 
-        The packets of each user are numbered from 0. At one instant, packets of the first user come first.
+        The packets of each user are numbered from 0. Among simultaneous packets, those of the first user come first.
 
         Args:
             times: For each user, the arrivals of its packets, as in :meth:`cellbed.Link.run`.
-            sizes: For each user as there; or one size for all.
-            flows: For each user as there.
-            ecn: For each user as there.
+            sizes: For each user, as in :meth:`cellbed.Link.run`; or one size for all.
+            flows: For each user, as in :meth:`cellbed.Link.run`.
+            ecn: For each user, as in :meth:`cellbed.Link.run`.
             to_come: For each user and packet, the bytes that the user will send beyond its queue from this packet on,
                 for ``"shortest-remaining"``.
 
         Raises:
-            ValueError: A wrong value, which the error names.
+            ValueError: A wrong value, named in the error.
         """
         count = len(self._users)
         columns: dict[str, Any] = {"times": times, "sizes": sizes, "flows": flows, "ecn": ecn, "to_come": to_come}
@@ -167,7 +167,7 @@ def _link(number: int, user: Link | Mapping[str, Any]) -> Link:
 def _visits(
     visits: Sequence[Sequence[Sequence[str | int | None]]] | None, users: int
 ) -> list[list[tuple[int, int | None]]]:
-    """When each user is in the cell, ns."""
+    """Return the times at which each user is in the cell, ns."""
     if visits is None:
         return [[(0, None)]] * users
     if isinstance(visits, str) or len(visits) != users:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RunError(CellbedError):
-    """A run that failed, or that the machine disturbed.
+    """A failed run, or a run disturbed by the machine.
 
     Attributes:
         run: The measurements, if there are any.
@@ -36,7 +36,7 @@ class RunError(CellbedError):
 
 
 class Scenario:
-    """A scenario: the tables of a scenario file, checked. It does not change; :meth:`changed` makes another one::
+    """A scenario: the checked tables of a scenario file. It never changes; :meth:`changed` returns a new scenario::
 
         scenario = Scenario.load("scenarios/offload-lte.toml")
         slower = scenario.changed({"duration": "30 s", "links.mobile.up": "5 Mbit/s"})
@@ -131,12 +131,12 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the scenario."""
         return str(self._tables["name"])
 
     @property
     def text(self) -> str:
-        """The text of its file; a loaded file's text is unchanged, with its comments."""
+        """Text of the scenario's file; the text of a loaded file is unchanged, with its comments."""
         return self._text
 
     @property
@@ -145,15 +145,15 @@ class Scenario:
         return self._folder
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a copy of its tables."""
+        """Return a copy of the scenario's tables."""
         return copy.deepcopy(self._tables)
 
     def resolved(self) -> dict[str, Any]:
-        """Return its tables with every default written out; None for what is absent."""
+        """Return the scenario's tables with all defaults; None for absent values."""
         return self._check().resolved()
 
     def write(self, path: Path | str) -> None:
-        """Write its file. Paths in it stay as they are.
+        """Write the scenario's file. Paths in the file stay unchanged.
 
         Raises:
             OSError: The file cannot be written.
@@ -167,7 +167,7 @@ class Scenario:
 
 
 class _Table(cached_property["pl.DataFrame"]):
-    """A table of a run, read when it is first used."""
+    """A table of a run, read at first use."""
 
     def __init__(self, content: str) -> None:
         super().__init__(lambda run: run._table(self.attrname))
@@ -175,7 +175,7 @@ class _Table(cached_property["pl.DataFrame"]):
 
 
 class Run:
-    """The folder of a run: its summary, and its tables as Polars data frames, each read when it is first used.
+    """The folder of a run: its summary, and its tables as Polars data frames, each read at first use.
 
     Args:
         path: The folder.
@@ -237,7 +237,7 @@ def _count_requests(summary: Summary) -> str:
 
 
 def load(run: Path | str) -> Run:
-    """Return a run. Its tables are made from the raw files if they are missing or of another version.
+    """Return a run. Tables that are missing or of another version are computed from the raw files.
 
     Args:
         run: Folder of the run.
@@ -257,7 +257,7 @@ def load(run: Path | str) -> Run:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as in TOML: paths are text, tuples lists, NumPy's numbers numbers."""
+    """Return a value as in TOML: paths become text, tuples lists, NumPy numbers plain numbers."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

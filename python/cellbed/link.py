@@ -1,6 +1,6 @@
 """One direction of a link in virtual time: arrays of arrivals in, arrays of departures out.
 
-The stages are the emulator's, so the results equal the emulator's to the nanosecond, without a clock.
+The stages are the emulator's. So the results equal the emulator's to the nanosecond, without waiting for a clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cellbed.testbed.links.stages import (
 )
 
 Value = str | float | Mapping[str, Any]
-"""A value as in the scenario file: text such as ``"20 ms"``, a number, or a table as a mapping."""
+"""A value as in the scenario file: text such as ``"20 ms"``, a number, or a mapping in place of a table."""
 
 
 class Link:
@@ -59,7 +59,7 @@ class Link:
         start: Offset of time 0 into traces and series.
         loop: Repeat traces.
         changes: Tables, each with a time ``at`` and new values from then on.
-        seed: Of all random numbers.
+        seed: Seed of all random numbers.
 
     Raises:
         ValueError: A wrong value, with the remedy.
@@ -103,14 +103,14 @@ class Link:
     def of_stages(
         cls, stages: Iterable[Mapping[str, Any]], changes: Iterable[tuple[int, int, Mapping[str, Any]]] = ()
     ) -> Self:
-        """Return a link of any stages in any order, each a mapping in the terms of the emulator's configuration.
+        """Return a link with any stages in any order, each a mapping in the format of the emulator's configuration.
 
         Args:
             stages: Configurations of the stages.
             changes: Time (ns), number of the stage from 0, and its new configuration.
 
         Raises:
-            ValueError: A wrong stage, which the error names.
+            ValueError: A wrong stage, named in the error.
         """
         link = cls.__new__(cls)
         link._begin([dict(stage) for stage in stages], [(time_of(at), index, dict(to)) for at, index, to in changes])
@@ -127,7 +127,7 @@ class Link:
 
     @property
     def stages(self) -> list[dict[str, Any]]:
-        """The initial stages, in the terms of the emulator's configuration."""
+        """The initial stages, in the format of the emulator's configuration."""
         return json.loads(json.dumps(self._stages))  # type: ignore[no-any-return]
 
     @property
@@ -142,31 +142,31 @@ class Link:
 
     @property
     def held(self) -> int:
-        """Packets that were sent and have neither left nor been dropped by `now`."""
+        """Packets that were sent, but have neither left nor been dropped by `now`."""
         return self._model.held
 
     @property
     def queue(self) -> tuple[int, int]:
-        """Packets and bytes in the queue of the first bottleneck at `now`, the packet in service included."""
+        """Packets and bytes in the queue of the first bottleneck at `now`, including the packet in service."""
         return self._model.queue
 
     def run(
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
         ecn: npt.ArrayLike | None = None,
     ) -> Outcomes:  # fmt: skip
-        """Return the outcomes of packets from the link's start until the last one is out; in order of arrival.
+        """Return the outcomes of packets from the link's start until the last packet has left, in order of arrival.
 
-        Row *i* is packet *i*; copies by a duplication stage come in rows behind theirs. Independent of the state of
-        :meth:`send`, which does not change.
+        Row *i* is packet *i*; copies by a duplication stage follow in additional rows. The result does not depend on
+        the state of :meth:`send`, and does not change this state.
 
         Args:
             times: Arrivals in ns since the start, sorted.
-            sizes: Bytes from the IP header on, one for each packet or one for all.
+            sizes: Bytes from the IP header on: one number per packet, or one for all.
             flows: Numbers of the packets' flows, for FQ-CoDel.
             ecn: ECN fields, 0 to 3, for queues that mark.
 
         Raises:
-            ValueError: A wrong value, which the error names.
+            ValueError: A wrong value, named in the error.
         """
         arrivals = arrivals_of(times, sizes, flows, ecn)
         outcomes = Outcomes(*self._model.run(arrivals))
@@ -179,9 +179,9 @@ class Link:
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
         ecn: npt.ArrayLike | None = None,
     ) -> Outcomes:  # fmt: skip
-        """Send packets, and return all that left or were dropped up to the last arrival, in order of departure.
+        """Send packets, and return all packets that left or were dropped up to the last arrival, by departure.
 
-        Continues after the last call: no packet may come before `now`. Arguments and errors as in :meth:`run`.
+        Continues after the previous call: no packet may arrive before `now`. Arguments and errors: see :meth:`run`.
         """
         return Outcomes(*self._model.send(arrivals_of(times, sizes, flows, ecn)))
 
@@ -190,7 +190,7 @@ class Link:
         return Outcomes(*self._model.advance(time_of(until)))
 
     def drain(self) -> Outcomes:
-        """Advance time until no packet in the link moves, and return all that left or were dropped."""
+        """Advance time until no packet in the link moves, and return all packets that left or were dropped."""
         return Outcomes(*self._model.drain())
 
     def change(
@@ -204,12 +204,12 @@ class Link:
         duplication: Value | None = None,
         corruption: Value | None = None,
     ) -> None:
-        """Change the link from a time on; stages without a new value stay. Arguments as in :class:`Link`.
+        """Change the link from a time on; stages without a new value stay. Arguments: see :class:`Link`.
 
-        A smaller queue drops packets without room. :meth:`run` knows only the initial changes.
+        A smaller queue drops excess packets. :meth:`run` uses only the initial changes.
 
         Args:
-            at: Text, or ns since the link's start; not before earlier changes.
+            at: Text, or ns since the link's start; must not be before earlier changes.
 
         Raises:
             ValueError: `at` is past, or the link was made without this stage.
@@ -221,7 +221,7 @@ class Link:
             self.change_stage(at, index, to)
 
     def change_stage(self, at: str | int, stage: int, to: Mapping[str, Any]) -> None:
-        """As :meth:`change`, by the number of the stage and in the terms of the emulator's configuration."""
+        """Change a stage by number, like :meth:`change`, with a stage in the format of the emulator's configuration."""
         self._model.change(time_of(at), _number(stage), _json(to))
         self._latest[stage] = dict(to)
 
@@ -247,7 +247,7 @@ def _drop_at(change: Mapping[str, Any]) -> dict[str, Any]:
 def _make_stages(
     settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool
 ) -> list[Stage]:
-    """Return the stages that have an effect at the start or later; each other one would cost every packet time."""
+    """Return the stages with an effect at the start or later; any other stage would cost time for every packet."""
     parameters = Parameters(
         capacity=Unlimited() if settings.rate is None else settings.rate,
         queue=_queue(settings),
@@ -280,7 +280,7 @@ def _make_stages(
 
 
 def _queue(settings: Settings) -> Queue | None:
-    """Return the value of the settings, or the default; ``None`` for a radio link's."""
+    """Return the queue in the settings, or the default; ``None`` for the queue of a radio link."""
     if settings.queue is None and not isinstance(settings.rate, Radio):
         return DropTail(kind="droptail")
     return settings.queue
@@ -311,7 +311,7 @@ def _number(stage: int) -> int:
 
 
 def time_of(at: str | int) -> int:
-    """Return a time since the start, ns: of text such as ``"30 s"``, or whole nanoseconds. Errors:
+    """Return a time since the start, ns, from text such as ``"30 s"``, or from whole nanoseconds. Errors:
     :class:`ValueError`."""
     if isinstance(at, str):
         return int(DURATION.parse(at))
@@ -327,8 +327,8 @@ def time_of(at: str | int) -> int:
 def arrivals_of(
     times: npt.ArrayLike, sizes: npt.ArrayLike, flows: npt.ArrayLike | None, ecn: npt.ArrayLike | None
 ) -> _core.Arrivals:
-    """Return the columns of packets, as :meth:`Link.run` takes them. Errors: :class:`ValueError` that names the
-    column."""
+    """Return the columns of packets; arguments: see :meth:`Link.run`. Errors: :class:`ValueError` with the column's
+    name."""
     hint = "whole nanoseconds since the start, as (1e9 * seconds).astype('int64')"
     when = column_of("times", times, np.int64, hint)
     length = len(when)
@@ -343,7 +343,7 @@ def arrivals_of(
 def column_of(
     name: str, values: npt.ArrayLike, dtype: type[np.integer[Any]], hint: str, length: int | None = None
 ) -> Any:
-    """Whole numbers as an array of `dtype`; one number stands for `length` of them. Errors: :class:`ValueError`."""
+    """Return whole numbers as an array of `dtype`; a single number is repeated `length` times. Errors: `ValueError`."""
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as error:

@@ -22,16 +22,16 @@ class Fate(IntEnum):
     QUEUE_FULL = 1
     LOSS = 2
     CONGESTION = 3
-    """Dropped by the queue's active management."""
+    """Dropped by the queue's active queue management."""
     HANDOVER = 4
-    """Waited at the beginning of an outage that empties the queue."""
+    """Was waiting at the begin of an outage that empties the queue."""
     HELD = 255
     """Never leaves, since an unlooped trace has ended. Only :meth:`Link.run` returns such packets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Outcomes of packets: arrays of one length, a row for each packet that left or was dropped.
+    """Outcomes of packets: arrays of equal length, a row for each packet that left or was dropped.
 
     Attributes:
         packet (uint64): Number of the packet, from 0.

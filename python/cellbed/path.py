@@ -28,21 +28,21 @@ Int64 = npt.NDArray[np.int64]
 CONTROLS = tuple(_core.congestion_controls())
 """Names of the congestion control laws of a path's TCP."""
 _LARGEST = 65_535
-"""Bytes of the largest IP packet."""
+"""Maximum bytes of an IP packet."""
 PATIENCE_NS = 3600 * 10**9
-"""The default limit of an application's run: an hour of virtual time."""
+"""Default time limit of an application's run: an hour of virtual time, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
     """Settings of both ends of a connection; the defaults are Linux's.
 
-    control: congestion control, one of ``CONTROLS``: CUBIC (RFC 9438), NewReno (RFC 5681, 6582) or BBR version 1
-    (Cardwell et al., 2016), which paces; or a law of ``cellbed cc ls``, or the path of a law's header. hystart: whether
-    CUBIC's slow start may end before a loss. idle_restart: whether the congestion window shrinks while nothing is sent.
-    initial_window: segments. receive_window: the largest, bytes. segment: bytes of data in a full packet, behind 52
-    bytes of headers. send_buffer: the largest, bytes, which also bounds what is in flight.
-    pacing: whether segments are paced under controls that do not pace.
+    control: congestion control: one of ``CONTROLS``, which are CUBIC (RFC 9438), NewReno (RFC 5681, 6582) and BBR
+    version 1 with pacing (Cardwell et al., 2016); or a law of ``cellbed cc ls``, or the path of a law's header.
+    hystart: whether CUBIC's slow start may end before a loss. idle_restart: whether the congestion window shrinks
+    during idle time. initial_window: segments. receive_window: maximum, bytes. segment: bytes of data in a full
+    packet, behind 52 bytes of headers. send_buffer: maximum, bytes, which also limits the bytes in flight.
+    pacing: whether segments are paced under controls without pacing.
     """
 
     control: str = "cubic"
@@ -55,12 +55,12 @@ class Tcp:
     pacing: bool = False
 
     def to_json(self) -> str:
-        """Return the settings as the network in virtual time takes them."""
+        """Return the settings in the format of the network in virtual time."""
         return json.dumps(asdict(self), default=np.generic.item)
 
 
 def settings(tcp: Tcp) -> Tcp:
-    """Return the settings with the name under which the network in virtual time has the law."""
+    """Return the settings with the law's name in the network in virtual time."""
     if tcp.control.endswith(".h") or tcp.control in load_shipped():
         return replace(tcp, control=find(tcp.control, pathlib.Path()).load())
     return tcp
@@ -68,7 +68,7 @@ def settings(tcp: Tcp) -> Tcp:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundTrips:
-    """Round trips, a row each. sent: when. taken: ns; -1 if it was lost."""
+    """Round trips, a row each. sent: sending time. taken: ns; -1 if the packet or its answer was lost."""
 
     sent: Int64
     taken: Int64
@@ -84,8 +84,8 @@ class RoundTrips:
 class Trains:
     """Packet trains, a row each.
 
-    sent: when. completion: ns from then until the sender has the acknowledgement of the last packet; -1 if one of the
-    two was lost. arrivals: of each train the times at which its packets arrived, -1 if lost.
+    sent: sending time. completion: ns from then until the sender receives the acknowledgement of the last packet; -1 if
+    one of these two was lost. arrivals: of each train the arrival times of its packets, -1 if lost.
     """
 
     sent: Int64
@@ -97,9 +97,9 @@ class Trains:
 class Downloads:
     """Downloads, a row each.
 
-    started: when the client sent the SYN, on an open connection the request. finished: when the client had the
-    last byte; -1 if time was up. repairs: segments that were sent once more, by either end. timeouts: of either end,
-    but for the handshake.
+    started: when the client sent the SYN, or on an open connection the request. finished: when the client received the
+    last byte; -1 after the time limit. repairs: segments retransmitted by either end. timeouts: timeouts of either
+    end, except in the handshake.
     """
 
     started: Int64
@@ -109,7 +109,7 @@ class Downloads:
 
     @property
     def taken(self) -> Int64:
-        """Flow completion times, ns; -1 for what was not finished."""
+        """Flow completion times, ns; -1 for unfinished downloads."""
         taken: Int64 = np.where(self.finished >= 0, self.finished - self.started, -1)
         return taken
 
@@ -117,12 +117,11 @@ class Downloads:
 class Path:
     """Two hosts and the links between them, at rest at time 0.
 
-    A run begins at the end of the previous one or later, with the queues in their state. :meth:`copy` makes an
+    A run begins at the end of the previous run or later, with the queues in their state. :meth:`copy` returns an
     independent path.
-
-    turnaround: ns that a host takes until what it sends is on the path. Real ones and the emulator between them take
-    about 100 µs; where a trace has all its opportunities on whole milliseconds, an instant answer uses one that any
-    real answer misses.
+    turnaround: ns from a packet's arrival at a host until the host's answer is on the path. Real hosts with the
+    emulator between them take about 100 µs. If all opportunities of a trace are on whole milliseconds, an instant
+    answer would use an opportunity that any real answer misses.
     """
 
     def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
@@ -146,18 +145,18 @@ class Path:
         """Send packets that the server answers at once.
 
         Args:
-            at: When the first is sent, ns; now if not given.
-            count: Their number.
-            interval: Time between two of them, ns.
-            request: Their IP length.
+            at: Sending time of the first packet, ns; default: now.
+            count: Number of packets.
+            interval: Time between two packets, ns.
+            request: IP length of a packet.
             answer: IP length of an answer.
-            until: When to give up, ns.
+            until: Time limit, ns.
 
         Returns:
             A row for each packet.
 
         Raises:
-            ValueError: A value is impossible; the text names it.
+            ValueError: An impossible value, named in the error.
         """
         _check_packets(request=request, answer=answer)
         at, until = self._span(at, until)
@@ -168,22 +167,22 @@ class Path:
         self, at: int | None = None, *, lengths: Sequence[int], gap: int = 100_000_000, packet: int = 1400,
         acknowledgement: int = 100, uplink: bool = False, until: int | None = None,
     ) -> Trains:  # fmt: skip
-        """Send trains of packets back to back, with an acknowledgement of the last (Sentosa et al., NSDI 2025, §3.2).
+        """Send trains of back-to-back packets, each with an acknowledgement of the last one (Sentosa et al., NSDI 2025,
 
         Args:
-            at: When the first begins, ns; now if not given.
-            lengths: Packets of each train.
+            at: Begin of the first train, ns; default: now.
+            lengths: Number of packets of each train.
             gap: Time between the begins of two trains, ns.
             packet: IP length of a packet.
-            acknowledgement: Its IP length.
-            uplink: Whether the client sends them, else the server.
-            until: When to give up, ns.
+            acknowledgement: IP length of an acknowledgement.
+            uplink: Whether the client sends the trains, else the server.
+            until: Time limit, ns.
 
         Returns:
             A row for each train.
 
         Raises:
-            ValueError: A value is impossible; the text names it.
+            ValueError: An impossible value, named in the error.
         """
         _check_packets(packet=packet, acknowledgement=acknowledgement)
         at, until = self._span(at, until)
@@ -195,22 +194,22 @@ class Path:
         self, at: int | None = None, *, sizes: Sequence[int], thinking: Sequence[int] = (), request: int = 200,
         keep_connection: bool = False, tcp: Tcp = Tcp(), until: int | None = None,
     ) -> Downloads:  # fmt: skip
-        """Load files by TCP, one after the other.
+        """Download files by TCP, one after another.
 
         Args:
-            at: When the first begins, ns; now if not given.
+            at: Begin of the first download, ns; default: now.
             sizes: Bytes of each file.
-            thinking: Time from the end of each until the next begins, ns; 0 where not given.
+            thinking: Time from the end of each download to the begin of the next, ns; default: 0.
             request: Bytes of a request.
-            keep_connection: Whether all use one connection; else each opens its own.
+            keep_connection: Whether all downloads use one connection; else each opens a new one.
             tcp: Settings of both ends.
-            until: When to give up, ns.
+            until: Time limit, ns.
 
         Returns:
             A row for each file.
 
         Raises:
-            ValueError: A value is impossible; the text names it.
+            ValueError: An impossible value, named in the error.
         """
         at, until = self._span(at, until)
         numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]

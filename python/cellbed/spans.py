@@ -4,13 +4,13 @@
     with spans.span(request, "database"):
         rows = query()
 
-    with spans.request("checkout"):                # of a client
+    with spans.request("checkout"):                # in a client
         post(order)
 
-As a second locustfile (``locust -f locustfile.py,spans.py``) it reports the requests of Locust.
+If it is used as a second locustfile (``locust -f locustfile.py,spans.py``), it reports Locust's requests.
 
 Without cellbed (no ``CELLBED_SPANS`` or ``CELLBED_REQUESTS`` in the environment) nothing happens. No call waits or
-raises, also when cellbed has ended. The protocols: docs/reference/spans.md and requests.md.
+raises, even after cellbed has ended. Protocols: docs/reference/spans.md and requests.md.
 """
 
 import os
@@ -23,7 +23,7 @@ from typing import Any
 
 
 class _Sender:
-    """Sends lines to the socket that a variable of the environment names."""
+    """Sends lines to the socket whose path is in an environment variable."""
 
     def __init__(self, variable: str) -> None:
         self.variable = variable
@@ -32,7 +32,7 @@ class _Sender:
         self.dropped = 0
 
     def send(self, line: str) -> None:
-        """Send a line without waiting; it is dropped and counted where that is not possible."""
+        """Send a line without waiting; if that is not possible, drop and count the line."""
         path = os.environ.get(self.variable)
         if not path:
             return
@@ -41,7 +41,7 @@ class _Sender:
             if to is None:
                 if time.monotonic_ns() < self.next_try_ns:
                     raise BlockingIOError
-                # Threads may connect at the same time, and each sends to its own socket: none drops what it has.
+                # Threads may connect at the same time. Each sends to its own socket, so no thread drops its line.
                 to = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 to.setblocking(False)
                 to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -50,9 +50,9 @@ class _Sender:
             lost = f"!dropped {self.dropped}\n" if self.dropped else ""
             to.send(f"{lost}{line}\n".encode(), socket.MSG_NOSIGNAL)
             self.dropped = 0
-        except BlockingIOError:  # cellbed does not keep up, or was not there a moment ago
+        except BlockingIOError:  # cellbed is too slow, or was missing a moment ago
             self.dropped += 1
-        except (OSError, ValueError):  # it is not there, or has gone
+        except (OSError, ValueError):  # cellbed is missing, or has ended
             self.dropped, self.socket, self.next_try_ns = self.dropped + 1, None, time.monotonic_ns() + 1_000_000_000
 
 
@@ -63,7 +63,7 @@ def report(request: str | None, name: str, begin_ns: int, end_ns: int) -> None:
     """Report a span of a request.
 
     Args:
-        request: Name of the request: value of its header ``Cellbed-Request``, or as of :func:`of_connection`.
+        request: Name of the request: value of its header ``Cellbed-Request``, or result of :func:`of_connection`.
         name: Name of the span.
         begin_ns: Begin, by ``time.monotonic_ns``.
         end_ns: End, likewise.
@@ -74,7 +74,7 @@ def report(request: str | None, name: str, begin_ns: int, end_ns: int) -> None:
 
 @contextmanager
 def span(request: str | None, name: str) -> Iterator[None]:
-    """Report the block as a span. Arguments as in :func:`report`."""
+    """Report the block as a span. Arguments: see :func:`report`."""
     begin_ns = time.monotonic_ns()
     try:
         yield
@@ -129,8 +129,8 @@ def request(name: str, intended_ns: int | None = None) -> Iterator[None]:
 def _report_locust(
     request_type: str, name: str, response_time: float, exception: object = None, start_time: float = 0, **_: Any
 ) -> None:
-    """Report a request of Locust. response_time: ms; start_time: by the wall clock, s, which a request that the user
-    examines before the event has, too."""
+    """Report a request of Locust. response_time: ms; start_time: by the wall clock, s; also given for requests that the
+    user examines before the event."""
     now = time.monotonic_ns()
     age_ns = round((time.clock_gettime(time.CLOCK_REALTIME) - start_time) * 1e9) if start_time else 0
     begin_ns = now - max(age_ns, round(response_time * 1e6))

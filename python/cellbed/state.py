@@ -1,9 +1,9 @@
-"""The state of a service that moves to another node: save it here, load it there.
+"""The state of a service that moves to another node: saved on the old node, loaded on the new one.
 
-One file of Python's standard library, which a service imports or copies. The protocol is in docs/reference/state.md::
+A single file with only Python's standard library; a service imports or copies it. Protocol: docs/reference/state.md::
 
     class Sessions(State):
-        def save(self, everything):      # or what has changed since the last call
+        def save(self, everything):      # or only changes since the last call
             with self.lock:
                 found, self.changed = self.all if everything else self.changed, {}
                 yield json.dumps(found).encode()
@@ -12,12 +12,12 @@ One file of Python's standard library, which a service imports or copies. The pr
             self.all.update(json.loads(part))
 
     sessions = Sessions()
-    sessions.announce()                  # nothing without a testbed
+    sessions.announce()                  # does nothing without a testbed
     …
     with sessions.lock:                  # while a request is processed
         …
 
-A state in memory of a fixed size needs neither function: see :class:`Pages`.
+A state of fixed size in memory needs neither function: see :class:`Pages`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ VARIABLE = "CELLBED_STATE"
 
 
 class State:
-    """The state of a service. A subclass has :meth:`save` and :meth:`load`.
+    """The state of a service. A subclass implements :meth:`save` and :meth:`load`.
 
     Attributes:
-        lock: The service holds it while it processes a request. It is taken here before the state is saved for the
-            last time, until the service ends or its move has failed: no request changes a saved state.
+        lock: The service holds the lock while it processes a request. This class takes the lock before the last save,
+            until the service ends or its move has failed, so that no request changes a saved state.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class State:
         raise NotImplementedError
 
     def load(self, part: bytes) -> None:
-        """Take over a part that another instance has saved.
+        """Load a part that another instance has saved.
 
         Args:
             part: A part, in the order of :meth:`save`.
@@ -77,7 +77,7 @@ class State:
         return True
 
     def _wait(self, path: str) -> None:
-        """Serve one migration after the other: each connection ends with one that has failed, or with the program."""
+        """Serve one migration after another; a connection ends with a failed migration, or with the program."""
         while True:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 try:
@@ -115,7 +115,7 @@ class State:
 
 
 _USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282}
-"""The number of userfaultfd(2) by machine."""
+"""System call number of userfaultfd(2), by machine."""
 _USER_MODE_ONLY = 1
 # linux/userfaultfd.h: UFFDIO_API and UFFDIO_REGISTER, with UFFD_FEATURE_WP_UNPOPULATED and UFFD_FEATURE_WP_ASYNC, and
 # UFFDIO_REGISTER_MODE_WP. linux/fs.h: PAGEMAP_SCAN, with PM_SCAN_WP_MATCHING and PAGE_IS_WRITTEN.
@@ -128,18 +128,18 @@ _PART = 1 << 20
 
 
 class Pages(State):
-    """A state in memory of a fixed size, such as a table, an array or the world of a game.
+    """A state of fixed size in memory, such as a table, an array or the world of a game.
 
-    The kernel (Linux 6.7 or newer) notes which pages are written, also through numpy or C. On others, or where it
-    refuses (``tracks`` is then false), they are found by comparison with a copy: the memory is needed twice from the
-    first migration on, and the service stands still for about a second more per GB.
+    The kernel (Linux 6.7 or newer) tracks written pages, also writes by numpy or C. If it cannot (``tracks`` is then
+    false), changed pages are found by comparison with a copy. Then the memory is needed twice from the first migration
+    on, and the service stops for about one more second per GB.
 
     Args:
         size: Bytes, rounded up to whole pages.
 
     Attributes:
-        memory: Private and anonymous, zeros at first.
-        tracks: Whether the kernel notes writes; ``None`` before a migration.
+        memory: Private and anonymous; initially zeros.
+        tracks: Whether the kernel tracks writes; ``None`` before a migration.
     """
 
     def __init__(self, size: int) -> None:
@@ -149,8 +149,8 @@ class Pages(State):
         self.tracks: bool | None = None
 
     def save(self, everything: bool) -> Iterator[bytes]:
-        """Yield the memory, or the pages written since the last call began, in parts of ranges: their offset, length
-        and bytes. What is written meanwhile is in the next call's, too."""
+        """Yield the memory, or the pages written since the previous call began, in parts of ranges: offset, length and
+        bytes. Writes during this call are also in the next call's parts."""
         if self.tracks is None:
             try:
                 self._track()
@@ -173,7 +173,7 @@ class Pages(State):
             yield bytes(part)
 
     def load(self, part: bytes) -> None:
-        """Write the pages of a part into the memory."""
+        """Write the pages in a part to the memory."""
         place = 0
         while place < len(part):
             start, length = _RANGE.unpack_from(part, place)
@@ -182,7 +182,7 @@ class Pages(State):
             place += length
 
     def _track(self) -> None:
-        """Let the kernel note which pages are written. Errors: ``OSError``."""
+        """Make the kernel track written pages. Errors: ``OSError``."""
         library = ctypes.CDLL(None, use_errno=True)
         number = _USERFAULTFD.get(platform.machine(), -1)
         self._faults = library.syscall(number, os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
@@ -195,7 +195,7 @@ class Pages(State):
         self._pages = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
 
     def _scan(self) -> list[tuple[int, int]]:
-        """Return the ranges written since the last scan, and note writes anew, both at once. Errors: ``OSError``."""
+        """Return the ranges written since the last scan, and restart tracking, atomically. Errors: ``OSError``."""
         found: list[tuple[int, int]] = []
         regions = (ctypes.c_uint64 * (3 * _REGIONS))()
         at, end = self._begin, self._begin + len(self.memory)
@@ -219,7 +219,7 @@ class Pages(State):
 
 
 def _write(stream: BinaryIO, part: bytes) -> None:
-    """Write a part as one piece of the stream, with its length before it, since the stream has no borders of parts."""
+    """Write a part to the stream, preceded by its length, since the stream does not preserve boundaries of parts."""
     stream.write(b"%d\n" % (8 + len(part)) + len(part).to_bytes(8, "big"))
     stream.write(part)
 

@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Values = dict[int, float]
-"""By repetition."""
+"""Values by repetition."""
 Range = tuple[float, float]
-"""Least and greatest value, both included."""
+"""Minimum and maximum, both included."""
 Unit = Literal["share", "ratio", "time", "number", "change"]
-"""Of a claim: a part of a whole, a factor between two measurements (averaged geometrically), seconds, a plain number, a
+"""Unit of a claim: part of a whole, factor between two measurements (averaged geometrically), seconds, plain number,
 difference of plain numbers."""
 MEAN = "mean_"
-"""Begins the columns with the mean of a part over the requests of a trial, seconds."""
+"""Prefix of columns with the mean of a part over the requests of a trial, seconds."""
 NEAR = 1.25
-"""Largest factor between values that count as the same; of shares, between their odds."""
+"""Maximum factor between values that count as equal; for shares, between their odds."""
 WIDE = 2.0
-"""Largest factor between an interval's ends and the value for a decided magnitude; of shares, between their odds."""
+"""Maximum factor between an interval's bounds and the value for a decided magnitude; for shares, between their odds."""
 _VERDICTS = {"open": "undecided", "part": "in part", "stand-in": "stand-in", "not measured": "not measured", "–": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A network that the publication recorded.
+    """A network recorded by the publication.
 
-    files: stems of its recordings' files in a user's folder, without regard to case, `-` and `_`. entry: of the user's
-    archive. model: makes the stand-in, which `stand_in` describes; by default it is the name of the model.
+    files: stems of its recordings' files in a user's folder, ignoring case, `-` and `_`. entry: entry of the user's
+    archive. model: model of the stand-in, which `stand_in` describes; default: its name is the description.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A part of the publication, with a title of ours. drawings: titles, and what draws the trials."""
+    """A part of the publication, with our title. drawings: titles, and functions that draw the trials."""
 
     name: str
     title: str
@@ -70,9 +70,9 @@ class Simulated(Experiment):
 @dataclass(frozen=True, slots=True)
 class Swept(Experiment):
     """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
-    short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
-    factor. worst: whether a short trial lies in the poorest time of its uplink. varies: whether repetitions differ in
-    virtual time; there is one where they do not. real: the factors in real time, where these are others."""
+    short: for a short reproduction: factors, repetitions, additional changes, and `levels` to keep, by factor. worst:
+    whether a short trial uses the poorest time of its uplink. varies: whether repetitions differ in virtual time; if
+    not, there is one repetition. real: the factors in real time, if they differ."""
 
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -98,14 +98,14 @@ class Swept(Experiment):
 @dataclass(frozen=True)
 class Trials:
     """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests, or of its
-    simulations. usual: levels by factor of a point that names no others."""
+    simulations. usual: default levels of a point, by factor."""
 
     frame: pl.DataFrame
     usual: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measured(self) -> pl.DataFrame:
-        """The trials with measures."""
+        """Return the trials with measures."""
         return self.frame.filter(self.frame["status"] != "failed")
 
     def at(self, **labels: str) -> pl.DataFrame:
@@ -116,13 +116,13 @@ class Trials:
         return found
 
     def values(self, column: str, **labels: str) -> Values:
-        """Return a measure at a point; infinite for a percentile among requests without a reply."""
+        """Return a measure at a point; a percentile among requests without a reply is infinite."""
         if column not in self.frame.columns:
             return {}
         return dict(self.at(**labels).select("repetition", column).drop_nulls().iter_rows())
 
     def parts(self, labels: Mapping[str, str], beginning: str = "") -> dict[str, float]:
-        """Return means of parts over the trials at a point, seconds, largest first. beginning: of the parts' names."""
+        """Return means of parts over the trials at a point, seconds, largest first. beginning: prefix of part names."""
         found = {}
         for name in self.frame.columns:
             if name.startswith(MEAN + beginning):
@@ -137,7 +137,7 @@ Data = Mapping[str, Trials]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the trials at a point, or a function `how` of it and of the same column, or `against`, at `other`.
+    """A column of the trials at a point; or `how` of this column and the same one (or `against`) at the point `other`.
 
     at, other: levels by factor.
     """
@@ -150,7 +150,7 @@ class Measure:
     how: Callable[[float, float], float] = operator.truediv
 
     def __call__(self, data: Data) -> Values:
-        """Return its values."""
+        """Return the values of the measure."""
         found = data[self.experiment].values(self.column, **self.at)
         if self.other is None:
             return found
@@ -163,11 +163,11 @@ class Measure:
 class Claim:
     """A sentence of the publication with a figure.
 
-    published: as printed, "–" where it gives none. measure: one value per repetition. agrees: values that point into
-    the published direction, which `direction` names; None for a figure of ours. figure: the published value as a range,
-    or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the data.
-    made: the input whose stand-in implies the claim. group: the statement of the publication, where the claim is one of
-    several assertions.
+    published: as printed, "–" if there is no figure. measure: one value per repetition. agrees: values in the published
+    direction, named by `direction`; None for a figure of ours. figure: the published value as a range, or a number
+    twice; None if none is printed. shown: levels whose parts explain the claim. explain: further explanation from the
+    data. made: the input whose stand-in implies the claim. group: the publication's statement, if the claim is one of
+    its assertions.
     """
 
     key: str
@@ -188,11 +188,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A claim beside our trials.
+    """A claim compared with our trials.
 
-    same: of the direction: "yes" and "no" where the whole interval, or without one the value, agrees or does not;
-    "open" where the interval has both; "–" without a direction; "not measured"; "stand-in". magnitude: the same of the
-    published figure (`magnitude`). why: where the time went, and explanations.
+    same: agreement of the direction: "yes" or "no" if the whole interval (without an interval, the value) agrees or
+    disagrees; "open" if the interval includes both; "–" without a direction; "not measured"; "stand-in". magnitude:
+    agreement of the published figure (`magnitude`). why: where the time passed, and explanations.
     """
 
     claim: Claim
@@ -203,13 +203,13 @@ class Finding:
 
     @property
     def ours(self) -> str:
-        """The value with its interval."""
+        """Return the value with its interval, as text."""
         return format_interval(self.interval, self.claim.unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A main finding of the publication, and the paragraph that answers it."""
+    """A main finding of the publication, with the paragraph that answers it."""
 
     key: str
     published: str
@@ -221,8 +221,8 @@ E = TypeVar("E", bound=Experiment)
 
 @dataclass(frozen=True, slots=True)
 class Publication(Generic[E]):
-    """A publication to reproduce. short_note: a caution on short trials. differences: of our setting, for the page.
-    yes, no: words for a claim that holds, and for one that does not."""
+    """A publication to reproduce. short_note: a caution on short trials. differences: our deviations, for the page.
+    yes, no: words for a claim that is confirmed or not."""
 
     name: str
     title: str
@@ -237,11 +237,11 @@ class Publication(Generic[E]):
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """Words for `Finding.same` and `Finding.magnitude`."""
+        """Return words for `Finding.same` and `Finding.magnitude`."""
         return {**_VERDICTS, "yes": self.yes, "no": self.no}
 
     def select_experiments(self, names: Sequence[str], option: str) -> list[E]:
-        """Return the named experiments in their order; all by default. Errors: :class:`CellbedError`."""
+        """Return the named experiments in order; all if there are no names. Errors: :class:`CellbedError`."""
         known = {each.name.casefold(): each for each in self.experiments}
         for name in names:
             if name.casefold() not in known:
@@ -252,8 +252,8 @@ class Publication(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class SweptPublication(Publication[Swept]):
-    """A publication whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a
-    trace. short: values by dotted key for short trials. inputs: others than the traces."""
+    """A publication whose experiments are sweeps. scenario: their base; ``{trace:ROLE.up}`` stands for a
+    trace. short: values by dotted key for short trials. inputs: inputs other than traces."""
 
     scenario: Mapping[str, Any]
     short: Mapping[str, Any]
@@ -263,10 +263,10 @@ class SweptPublication(Publication[Swept]):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPublication(Publication[Simulated]):
-    """A publication whose experiments are simulations. usual: levels by factor where a setting names none. read:
-    returns the content of a file that a user gives, or of a stand-in. full, short: arguments of `describe`,
-    and ``seeds``. describe: returns the simulation of a setting with that content. measure: runs it with a seed, and
-    returns the columns of its trial."""
+    """A publication whose experiments are simulations. usual: default levels of a setting, by factor. read: returns the
+    content of a user's file, or of a stand-in. full, short: arguments of `describe`, and ``seeds``. describe: returns
+    the simulation of a setting with this content. measure: runs the simulation with a seed, and returns the columns of
+    its trial."""
 
     usual: Mapping[str, str]
     read: Callable[[pathlib.Path | None], tuple[Any, Input]]
@@ -278,7 +278,7 @@ class SimulatedPublication(Publication[Simulated]):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stand-in or copy of an input of the publication. note: its description; stand_in: whether it is ours."""
+    """A stand-in or copy of an input of the publication. note: its description; stand_in: whether we made it."""
 
     name: str
     note: str
@@ -299,7 +299,7 @@ def values_below(most: float) -> Range:
 
 
 def pair_repetitions(function: Callable[..., float], *columns: Values) -> Values:
-    """Return a function of measures, for each repetition with all of them; not a number where one is not finite."""
+    """Return a function of measures, for each repetition with all of them; NaN if a measure is not finite."""
     found = {}
     for repetition in sorted(set.intersection(*map(set, columns)) if columns else ()):
         values = [column[repetition] for column in columns]
@@ -311,7 +311,7 @@ def pair_repetitions(function: Callable[..., float], *columns: Values) -> Values
 
 
 def ratio(one: Values, other: Values) -> Values:
-    """Return one measure over another."""
+    """Return the ratio of two measures."""
     return pair_repetitions(operator.truediv, one, other)
 
 
@@ -325,7 +325,7 @@ def slope(columns: Sequence[tuple[float, Values]]) -> Values:
 
 
 def determination(columns: Sequence[tuple[float, Values]]) -> Values:
-    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains: one
+    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains, as one
     value."""
     pairs = [(x, value) for x, column in columns for value in column.values()]
     if len(pairs) < 3 or len({x for x, _ in pairs}) < 2:
@@ -336,7 +336,7 @@ def determination(columns: Sequence[tuple[float, Values]]) -> Values:
 
 
 def rounds(packets: float, first: int = 10) -> int:
-    """Return the flights of slow start for so many packets, from a window of `first` that doubles (RFC 6928, 5681)."""
+    """Return the slow-start rounds for `packets`, from a window of `first` that doubles (RFC 6928, 5681)."""
     return max(1, math.ceil(math.log2(packets / first + 1) - 1e-9))
 
 
@@ -350,10 +350,10 @@ def evaluate(publication: Publication[Any], data: Data, inputs: Sequence[Input] 
 
 
 def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
-    """Compare an interval with a published figure: "yes", "no", or "open" where the interval is too wide.
+    """Compare an interval with a published figure: "yes", "no", or "open" if the interval is too wide.
 
-    "no": the figure is outside of the interval, and more than a factor of `NEAR` from the value. "yes": it is not, and
-    the ends of the interval are within a factor of `WIDE` of the value, or within `NEAR` of the figure.
+    "no": the figure is outside the interval, and more than a factor of `NEAR` from the value. "yes": not "no", and the
+    bounds of the interval are within a factor of `WIDE` of the value, or within `NEAR` of the figure.
     """
     assert interval.value is not None
     value, low, high, least, most = (_logarithm(each, unit) for each in (interval.value, *ends(interval), *figure))
@@ -366,7 +366,7 @@ def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
 
 
 def statements(findings: Iterable[Finding]) -> dict[str, str]:
-    """Return verdicts on the publication's statements: the common verdict of its assertions, else "part"."""
+    """Return verdicts on the publication's statements: the verdict common to all its assertions, else "part"."""
     verdicts: dict[str, set[str]] = {}
     for each in findings:
         if each.same != "–":
@@ -420,14 +420,14 @@ def _judge(claim: Claim, data: Data, made: Set[str]) -> Finding:
 
 
 def ends(interval: Interval) -> Range:
-    """Return the ends of an interval; the value where there are none."""
+    """Return the bounds of an interval; the value twice if there are none."""
     assert interval.value is not None
     low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
     return low, high
 
 
 def _interval(values: Sequence[float], unit: Unit) -> Interval:
-    """Return the mean with its interval; of a ratio the geometric mean."""
+    """Return the mean with its interval; for a ratio the geometric mean."""
     logarithmic = unit == "ratio" and bool(values) and bool(np.min(values) > 0)
     possible = {"share": (0.0, 1.0), "time": (0.0, math.inf)}.get(unit, ())
     found = mean_interval(np.log(values) if logarithmic else values, *possible)
@@ -448,7 +448,7 @@ def _describe_unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
 
 
 def describe_parts(trials: Trials, labels: Mapping[str, str]) -> str:
-    """Return the parts of the mean request at a point as a sentence; empty without parts."""
+    """Return a sentence on the parts of the mean request at a point; empty without parts."""
     parts = trials.parts(labels)
     total = sum(parts.values())
     if not total:
@@ -459,7 +459,7 @@ def describe_parts(trials: Trials, labels: Mapping[str, str]) -> str:
 
 
 def format_interval(interval: Interval, unit: Unit) -> str:
-    """Return a value with its interval, for people."""
+    """Return a value with its interval, as text."""
     if interval.value is None:
         return "–"
     value = quantity(interval.value, unit)

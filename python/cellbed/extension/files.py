@@ -1,4 +1,4 @@
-"""Files of users: tables, checks, schemas and errors, files that they name, and output that appears whole."""
+"""Users' files: tables, checks, schemas and errors, files named in them, and atomic output."""
 
 from cellbed.archive import find_file as find_file
 from cellbed.archive import obstacle as obstacle

@@ -1,4 +1,4 @@
-"""Trials of sweeps, and kinds of them."""
+"""Trials of sweeps, and kinds of trials."""
 
 from cellbed.experiments.sweep import runner as runner
 from cellbed.experiments.sweep.kinds import Content as Content

@@ -1,6 +1,6 @@
-"""Load laws into the kernel: congestion controls of eBPF (struct_ops), as long as the process lives.
+"""Load laws into the kernel as eBPF congestion controls (struct_ops), for the lifetime of the process.
 
-libbpf is called directly. It is present where ``ip`` is: iproute2 depends on it.
+libbpf is called directly. It is installed wherever ``ip`` is, since iproute2 depends on it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from cellbed_node import inputs
 
 _LIBRARY = "libbpf.so.1"
 _PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")
-"""The name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
+"""Placeholder of the name in ``kernel.c``: TCP_CA_NAME_MAX bytes."""
 _PROGRAM = FOLDER / "program.c"
 _PROGRAM_PLACEHOLDER = b"@cellbed-tcp@".ljust(28, b"\0")
-"""``struct settings`` in ``program.c``."""
+"""Placeholder of ``struct settings`` in ``program.c``."""
 _F_LINK = 1 << 13
-"""BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, so also when this process is killed."""
+"""BPF_F_LINK (<linux/bpf.h>, Linux 6.4): the registration ends with its link, even if this process is killed."""
 _LINKS_SINCE = (6, 4)
 _STRUCT_OPS = 44
-"""BPF_STRUCT_OPS, the type of attachment."""
+"""BPF_STRUCT_OPS, the attachment type."""
 _LOG_BYTES = 16 << 20
 _SHOWN_LINES = 6
 
@@ -53,10 +53,10 @@ class _OpenOptions(ctypes.Structure):
 
 @contextmanager
 def load_law(law: Law, flows: int | None = None) -> Iterator[str]:
-    """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`.
+    """Load a law; the context is its kernel name, unique on this machine. Errors: :class:`LawError`.
 
-    flows: descriptor of the map of a sampler (:mod:`cellbed.testbed.machine.flows`), which gets the variables that the
-    law shows.
+    flows: descriptor of the map of a sampler (:mod:`cellbed.testbed.machine.flows`), which receives the variables that
+    the law exposes.
     """
     denied = (
         f"loading the congestion control law '{law.name}' into the kernel needs root (CAP_BPF, CAP_NET_ADMIN): run "
@@ -92,8 +92,8 @@ def load_law(law: Law, flows: int | None = None) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProgramTcp:
-    """The settings of TCP that programs choose. control: name in the kernel; buffers: bytes; pacing: also
-    where the congestion control does not pace."""
+    """TCP settings that programs choose. control: name in the kernel; buffers: bytes; pacing: whether to pace under
+    congestion controls without pacing."""
 
     control: str | None
     receive_buffer: int | None
@@ -103,14 +103,14 @@ class ProgramTcp:
 
 @cache
 def compile_for_programs() -> Path:
-    """Return the object that gives programs their settings of TCP, from the user's cache. Errors: :class:`LawError`."""
+    """Return the object that applies TCP settings to programs, from the user's cache. Errors: :class:`LawError`."""
     return kernel_object(_PROGRAM.name, _PROGRAM)
 
 
 @contextmanager
 def apply_tcp(tcp: ProgramTcp, group: Path) -> Iterator[None]:
-    """Apply settings to TCP sockets of programs that start in a control group (version 2), as long as the context and
-    this process live. Errors: :class:`LawError`."""
+    """Apply settings to TCP sockets of programs that start in a control group (version 2), while the context and this
+    process exist. Errors: :class:`LawError`."""
     halves = [((size or 0) + 1) // 2 for size in (tcp.receive_buffer, tcp.send_buffer)]
     settings = struct.pack("=16s3I", (tcp.control or "").encode(), *halves, tcp.pacing)
     content = inputs.content(compile_for_programs()).replace(_PROGRAM_PLACEHOLDER, settings)
@@ -137,9 +137,9 @@ def apply_tcp(tcp: ProgramTcp, group: Path) -> Iterator[None]:
 
 @contextmanager
 def open_object(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int, Callable[[], None]]]:
-    """Open an object of libbpf; the context has it, and the function that loads it into the kernel.
+    """Open an object by libbpf; the context is the object, and the function that loads it into the kernel.
 
-    blamed: the file that errors name. denied: the error where this user may not load it. Errors:
+    blamed: the file named in errors. denied: error text if this user may not load the object. Errors:
     :class:`LawError`.
     """
     if not Path("/sys/kernel/btf/vmlinux").exists():
@@ -168,7 +168,7 @@ def open_object(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int
 
 
 def _new_name(law: Law) -> str:
-    """Return a name that no other run on this machine has."""
+    """Return a name that is unique among the runs on this machine."""
     taken = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text(encoding="utf-8").split()
     while True:
         # bpf_obj_name_cpy (kernel/bpf/syscall.c): letters, digits, '_' and '.'.
@@ -178,7 +178,7 @@ def _new_name(law: Law) -> str:
 
 
 def _refusal(blamed: Path, denied: str, number: int, log: str) -> LawError:
-    """Return the error of an object that the kernel does not take. log: the verifier's."""
+    """Return the error for an object that the kernel refuses. log: log of the verifier."""
     if number in (errno.EPERM, errno.EACCES) and not log:
         return LawError(denied)
     lines = [line for line in log.splitlines() if line and not line.startswith(("processed ", "verification time"))]
@@ -191,7 +191,7 @@ def _refusal(blamed: Path, denied: str, number: int, log: str) -> LawError:
 
 @cache
 def libbpf() -> ctypes.CDLL:
-    """Return libbpf with the types of the functions that are used."""
+    """Return libbpf with the types of the functions used here."""
     try:
         library = ctypes.CDLL(_LIBRARY, use_errno=True)
     except OSError:
@@ -226,5 +226,5 @@ def libbpf() -> ctypes.CDLL:
 
 
 def _makes_links(library: ctypes.CDLL) -> bool:
-    """Return whether libbpf makes the link of a registration (since version 1.2)."""
+    """Return whether libbpf creates the link of a registration (since version 1.2)."""
     return (library.libbpf_major_version(), library.libbpf_minor_version()) >= (1, 2)

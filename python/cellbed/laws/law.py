@@ -1,4 +1,4 @@
-"""Find congestion control laws, and compile them at their first use."""
+"""Find congestion control laws, and compile them at first use."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from cellbed.support.whole_files import write_whole
 from cellbed_node import inputs
 
 CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
-"""The kernel's setting of a network namespace."""
+"""Kernel setting of a network namespace."""
 FOLDER = Path(__file__).parent
 _NO_LAWS = {"law.h", "kernel.h", "shown.h"}
 KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in _core.congestion_controls()}
-"""Laws of the kernel that virtual time has, too, with their names there."""
+"""Kernel laws that virtual time also has, with their names in virtual time."""
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
 _COMPILER_MEMORY = 2 << 30
 _NO_WINDOW = 3
-"""Status of the trial of a law that set a window of 0."""
+"""Exit status of a law's trial after the law set a window of 0."""
 _TRIAL = f"""\
 import ctypes, sys
 from cellbed import _core
@@ -57,22 +57,22 @@ _HINTS = {
     "function 'law_": "the law must have this function",
     "/shown.h:": "see its LAW_SHOWN",
 }
-"""Causes by parts of the errors of clang's BPF target."""
+"""Causes of errors of clang's BPF target, by parts of the error text."""
 
 Target = Literal["kernel", "host"]
 
 
 class LawError(CellbedError):
-    """A congestion control law that is missing, malformed, or refused by compiler or kernel."""
+    """A congestion control law that is missing, malformed, or refused by the compiler or the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
     """A congestion control law.
 
-    name: letters, digits and hyphens, the header's name without its ending. path: the header. title: in one line.
-    description: publication, constants and deviations from it. shown: variables in the series of its flows. compared:
-    the authors' implementation, its place, and the ratio of the figures to theirs, one line.
+    name: letters, digits and hyphens: the header's name without suffix. path: the header. title: one line.
+    description: publication, constants and deviations from the publication. shown: variables in the series of its
+    flows. compared: the authors' implementation, its location, and the ratio of our figures to theirs, one line.
     """
 
     name: str
@@ -84,17 +84,17 @@ class Law:
 
     @property
     def label(self) -> str:
-        """The text that names it in a scenario: its name if it is shipped, else the path of its header."""
+        """The law's name in a scenario: its name if the law is shipped, else the path of its header."""
         return self.name if self.path.parent == FOLDER else str(self.path)
 
     def compiled(self, target: Target) -> Path:
         """Return the law's object for the kernel (BPF) or its shared object for this machine, from the user's cache.
 
-        It is compiled if the header, or one that it includes, has changed. Errors: :class:`LawError`.
+        The law is compiled if its header or an included header has changed. Errors: :class:`LawError`.
         """
         include = ["-include", str(self.path)]
         if target == "kernel":
-            # <linux/tcp.h> of Linux 6.10 gave cong_control two more arguments, before the last.
+            # In Linux 6.10, <linux/tcp.h> gave cong_control two additional arguments before the last one.
             argument = 3 if kernel_version() >= (6, 10) else 1
             place = kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
         else:
@@ -105,7 +105,7 @@ class Law:
         return place
 
     def load(self) -> str:
-        """Load the law into this process; returns its name among the congestion controls of virtual time.
+        """Load the law into this process; return its name among the congestion controls of virtual time.
 
         Errors: :class:`LawError`.
         """
@@ -121,8 +121,8 @@ class Law:
         return self.label
 
     def _try(self, compiled: Path) -> None:
-        """Run the law for a minute of virtual time in a process of its own, once for each shared object: one that
-        crashes or does not return must not take this process with it. Errors: :class:`LawError`."""
+        """Run the law for a minute of virtual time in a separate process, once per shared object: a law that crashes or
+        does not return must not affect this process. Errors: :class:`LawError`."""
         if (tried := compiled.with_suffix(".tried")).exists():
             return
         try:
@@ -141,7 +141,7 @@ class Law:
 
 
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
-    """Return the object (BPF) of a source in this folder for this kernel, from the user's cache.
+    """Return the BPF object of a source in this folder for this kernel, from the user's cache.
 
     blamed: the file that errors name. Errors: :class:`LawError`.
     """
@@ -177,12 +177,12 @@ def _run(command: list[str], blamed: Path) -> bytes:
 
 
 def _without_folders(text: str, blamed: Path) -> str:
-    """Return a message of a tool without the folders of its paths, but the one of the law."""
+    """Return a tool's message with only file names in place of paths, except the law's path."""
     return re.sub(r"/\S*/", lambda folder: folder[0] if Path(folder[0]) == blamed.parent else "", text[:1000])
 
 
 def _variables(path: Path) -> Iterator[str]:
-    """Yield the names of the variables in the data sections of an object of this machine or BPF."""
+    """Yield the names of the variables in the data sections of an object file for this machine or BPF."""
     for line in _run([_compiler("nm"), "--format=sysv", str(path)], path).decode(errors="replace").splitlines():
         name, *fields = [field.strip() for field in line.split("|")]
         if "OBJECT" in fields and re.fullmatch(r"\.t?(data|bss)(\.(?!rel\.ro).*)?", fields[-1]):
@@ -191,7 +191,7 @@ def _variables(path: Path) -> Iterator[str]:
 
 
 def name_of(control: Law | str) -> str:
-    """Return the name of a congestion control, of the kernel's or a law."""
+    """Return the name of a congestion control of the kernel, or of a law."""
     return control.name if isinstance(control, Law) else control
 
 
@@ -203,7 +203,7 @@ def load_shipped() -> dict[str, Law]:
 
 
 def find(text: str, folder: Path) -> Law:
-    """Return a shipped law by name, or a header's law by its path from a folder. Errors: :class:`LawError`."""
+    """Return a shipped law by name, or a law by its header's path relative to `folder`. Errors: :class:`LawError`."""
     if text.endswith(".h"):
         return read(folder / text)
     try:
@@ -251,5 +251,5 @@ def _compiler(*names: str) -> str:
 
 
 def kernel_version() -> tuple[int, ...]:
-    """Return the first two numbers of the version of Linux."""
+    """Return the first two numbers of the Linux version."""
     return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])

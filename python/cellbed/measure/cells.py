@@ -1,4 +1,4 @@
-"""Radio cells: throughput, queueing and share of time of each user, and how fair the cell was to them."""
+"""Radio cells: throughput, queueing and time share of each user, and fairness of the cell."""
 
 import math
 from collections.abc import Iterable
@@ -26,10 +26,10 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class CellUser:
-    """A user of a cell while the schedule ran and it was in the cell.
+    """A user of a cell, while the schedule ran and the user was in the cell.
 
-    packets: that left its queue. queueing_*: of these packets, service included; ``None`` where they are too few.
-    share: of the cell's time of service; ``None`` if unknown.
+    packets: number that left its queue. queueing_*: of these packets, including service; ``None`` for too few packets.
+    share: share of the cell's service time; ``None`` if unknown.
     """
 
     direction: str
@@ -42,10 +42,10 @@ class CellUser:
 
 @dataclass(frozen=True, slots=True)
 class CellSummary:
-    """One direction of a cell. throughput_mbit_s: of all users, while the schedule ran.
+    """One direction of a cell. throughput_mbit_s: sum over all users, while the schedule ran.
 
-    fairness, time_fairness: Jain's index of the throughputs and of the shares of time of the users that sent packets;
-    ``None`` where none did or the time is unknown.
+    fairness, time_fairness: Jain's index of the throughputs and of the time shares of users with packets; ``None`` if
+    there are none or the time is unknown.
     """
 
     name: str
@@ -67,12 +67,12 @@ def jain(amounts: Iterable[float]) -> float | None:
 
 
 def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per cell, direction and user, from the packet log; description: the content of ``run.json``.
+    """Return one row per cell, direction and user, from the packet log. description: the content of ``run.json``.
 
-    Columns: ``cell`` (name with its direction), ``direction`` (of the user), ``packets`` and ``bytes`` that left its
-    queue while the schedule ran, after its warm-up, and it was in the cell, ``queueing_p50_s`` and ``queueing_p99_s``
-    of these packets (null: too few), ``served_s`` (how long it had the cell with packets waiting, the drain included;
-    null: unknown, as with a warm-up).
+    Columns: ``cell`` (name with its direction), ``direction`` (of the user), ``packets`` and ``bytes`` that left the
+    user's queue while the schedule ran, after its warm-up, and the user was in the cell, ``queueing_p50_s`` and
+    ``queueing_p99_s`` of these packets (null: too few), ``served_s`` (how long the user had the cell with packets
+    waiting, including the drain; null: unknown, as with a warm-up).
     """
     cells = description.get("cells") or []
     numbers = {str(each["name"]): int(each["index"]) for each in description.get("directions") or []}
@@ -109,7 +109,7 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def _visits(cell: dict[str, Any], user: str) -> list[tuple[float, float]]:
-    """The times at which a user enters and leaves a cell, ns since the start of the schedule."""
+    """Return the times at which a user enters and leaves a cell, ns since the start of the schedule."""
     visits = (cell.get("visits_ns") or {}).get(user, [[0, None]])
     return [(begin, math.inf if until is None else until) for begin, until in visits]
 
@@ -119,8 +119,8 @@ def _quantile(nanos: NDArray[np.int64], at: float) -> float | None:
 
 
 def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s: float) -> list[CellSummary]:
-    """Return the summaries of the cells of a run; users: of `read_cells`; measured_s: how long the schedule ran.
-    Pure."""
+    """Return the summaries of a run's cells. users: the table of `read_cells`; measured_s: length of the measured
+    schedule. Pure."""
     found = []
     skip_s = (description.get("skip_ns") or 0) / 1e9
     lasted_s = measured_s - skip_s

@@ -45,9 +45,9 @@ AUTOCORRELATED = (
 class Interval:
     """A difference with its 95 % interval, seconds.
 
-    value, low, high: ``None`` where it is not finite or refused; distinct: whether the interval leaves out zero and the
-    value has a practical size (:data:`~cellbed.measure.statistics.PRACTICAL`), ``None`` without an interval; note: why
-    something is missing.
+    value, low, high: ``None`` if not finite or refused; distinct: whether the interval excludes zero and the value
+    has a practical size (:data:`~cellbed.measure.statistics.PRACTICAL`), ``None`` without an interval; note: why a
+    figure is missing.
     """
 
     value: float | None = None
@@ -57,14 +57,14 @@ class Interval:
     note: str | None = None
 
     def between(self, value: float, low: float, high: float, base: float) -> Self:
-        """Return the same difference with its value and bounds, finite or not. base: value of the first run."""
+        """Return a copy with this value and these bounds, finite or not. base: value of the first run."""
         distinct = (low > 0 or high < 0) and abs(value) >= PRACTICAL * abs(base)
         if not (math.isfinite(low) or math.isfinite(high)):
             return replace(self, value=finite(value))
         return replace(self, value=finite(value), low=finite(low), high=finite(high), distinct=distinct)
 
     def over_pairs(self, first: Samples, second: Samples) -> Self:
-        """Return the same difference with its mean over pairs of runs and the interval of the mean."""
+        """Return a copy with the mean over pairs of runs and the interval of this mean."""
         if not np.isfinite([first, second]).all():
             return replace(self, note=_NOT_FINITE)
         found = difference_of_pairs(second - first)
@@ -87,9 +87,9 @@ class Difference(Interval):
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference(Interval):
-    """The delay of the replies of a run after the first run's replies, request by request.
+    """The delay of a run's replies relative to the first run's replies, request by request.
 
-    requests: skipped in neither, and with a reply in one of both; slower: their share that took longer. value: the
+    requests: number skipped in neither run, and with a reply in at least one; slower: share that took longer. value:
     median of the differences, ``None`` for fewer requests than a median needs.
     """
 
@@ -100,8 +100,8 @@ class PairedDifference(Interval):
 
 @dataclass(frozen=True, slots=True)
 class SettingDifference(Interval):
-    """A percentile of a scenario's runs minus the same percentile for the first run's scenario, `against`: the mean
-    difference over pairs of runs of equal seed."""
+    """A percentile of a scenario's runs minus the same percentile of `against`, the first run's scenario: the mean
+    difference over pairs of runs with equal seed."""
 
     scenario: str
     against: str
@@ -117,8 +117,8 @@ class SettingDifference(Interval):
 class OwnComparison:
     """A measure that the programs of all runs wrote, in `unit`.
 
-    medians: of all values, by run. differences: of the median of each run but the first; then, as of an application, of
-    the medians of scenarios over pairs of runs.
+    medians: median of all values, by run. differences: median of each run minus the first run's; then, as for an
+    application, the medians of scenarios over pairs of runs.
     """
 
     measure: str
@@ -131,11 +131,11 @@ class OwnComparison:
 class ApplicationComparison:
     """An application that all runs have, by its name.
 
-    spans: the parts of its requests, none if the runs have different ones. summaries, samples (latencies in seconds,
+    spans: the parts of its requests, empty if the runs have different parts. summaries, samples (latencies in seconds,
     +inf without a good reply): by run. peers: its connections to each server and port that all runs have, by run.
-    settings: where two scenarios or more were run with at least two seeds in common, of each but the first all its
-    percentiles. differences: of each run but the first, all its percentiles in order of runs. paired: per run but the
-    first, if it has the first one's requests, the differences request by request; else None. own: measures of its
+    settings: all percentiles of each scenario but the first, if at least two scenarios have two seeds in common.
+    differences: all percentiles of each run but the first, in order of runs. paired: per run but the first, the
+    differences request by request, or None if the run has other requests than the first. own: measures of its
     programs.
     """
 
@@ -152,11 +152,11 @@ class ApplicationComparison:
 
     @property
     def has_requests(self) -> bool:
-        """Return whether cellbed knows its requests in any of the runs."""
+        """Return whether cellbed knows the application's requests in any run."""
         return any(summary.requests.total for summary in self.summaries)
 
     def percentiles(self) -> list[tuple[str, list[Percentile]]]:
-        """Return the percentiles of all runs, each with its name; of good replies alone too where requests lack one."""
+        """Return the named percentiles of all runs; also of good replies alone, if some requests lack one."""
         apart = any(each.requests.answered < each.requests.total for each in self.summaries)
         return [
             (f"{label(quantile)}{words}", [getattr(each, of)[row] for each in self.summaries])
@@ -166,7 +166,7 @@ class ApplicationComparison:
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
         """Return the decompositions of all runs around the median and around the highest percentile that all runs
-        decompose, each with its heading; none where the runs have no spans in common. names: of the runs."""
+        decompose, each with its heading; empty if the runs have no spans in common. names: run names."""
         having = [
             row
             for row in range(len(QUANTILES))
@@ -179,13 +179,13 @@ class ApplicationComparison:
         ]
 
     def _with_all(self, found: Decomposition) -> Decomposition:
-        """Return a decomposition with every part; one that its run does not have, such as a proxy, takes no time."""
+        """Return a decomposition with every part; a part that the run does not have, such as a proxy, is 0."""
         return replace(found, parts={span.name: found.parts.get(span.name, 0.0) for span in self.spans})
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other; groups: the scenario of each, or the levels of a trial; warnings: limits of the
+    """Runs side by side. groups: the scenario of each run, or the levels of its trial; warnings: limits of the
     comparison."""
 
     names: list[str]
@@ -196,7 +196,7 @@ class Comparison:
     warnings: list[str]
 
     def json(self) -> str:
-        """For programs: the summaries in full, the differences and the notes."""
+        """Return JSON for programs: full summaries, differences and notes."""
         return json.dumps(
             {
                 "runs": [
@@ -223,7 +223,7 @@ class Comparison:
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A run to compare. description, resolved, environment: the content of ``run.json``, ``scenario.resolved.json`` and
-    ``environment.json``; requests, measures: its tables, requests by time."""
+    ``environment.json``; requests, measures: the run's tables, requests by time."""
 
     name: str
     folder: Path
@@ -257,7 +257,7 @@ class _Run:
 
     @property
     def planned(self) -> Any:
-        """The duration in its scenario."""
+        """Return the duration in the run's scenario."""
         return self.resolved.get("duration", self.description.get("duration_ns"))
 
     @property
@@ -266,16 +266,16 @@ class _Run:
 
     @property
     def tables(self) -> dict[str, dict[str, Any]]:
-        """The tables of the applications in the scenario, by name."""
+        """Return the tables of the applications in the scenario, by name."""
         of = self.resolved or self.description
         found = of.get("apps") or {"workload": of.get("workload")}
         return {name: each for name, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
 
 
 def compare(runs: list[Path]) -> Comparison:
-    """Compare two or more runs with the first, application by application. Runs without a summary are measured.
+    """Compare two or more runs with the first, application by application. A run without a summary is measured first.
 
-    Raises MeasureError for other folders, and for fewer than two.
+    Raises MeasureError for a folder that is not a run's, and for fewer than two runs.
     """
     if len(runs) < 2:
         raise MeasureError("comparing needs at least two run folders")
@@ -304,7 +304,7 @@ def compare(runs: list[Path]) -> Comparison:
 
 
 def _notes_on_application(each: ApplicationComparison, runs: list[_Run], *, alone: bool) -> Iterator[str]:
-    """Yield how the requests of an application in each run but the first correspond to those of the first."""
+    """Yield a note per run but the first: how an application's requests correspond to the first run's."""
     if not each.spans and any(run.applications[each.name].spans for run in runs):
         yield f"the parts of {each.name} are not the same in these runs: they are not shown beside each other"
     for run, pairs, summary in zip(runs[1:], each.paired, each.summaries[1:], strict=True):
@@ -318,7 +318,7 @@ def _notes_on_application(each: ApplicationComparison, runs: list[_Run], *, alon
 
 
 def _parts_of_all(each: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the spans of the run with most of them if they include all other runs' spans, else none."""
+    """Return the longest list of spans if it includes the spans of all other runs, else none."""
     most = max(each, key=len)
     return most if all(spans and set(spans) <= set(most) for spans in each) else ()
 
@@ -341,7 +341,7 @@ def _compare_application(app: str, runs: list[_Run]) -> ApplicationComparison:
     alike = [are_paired(0, other) for other in range(1, len(runs))]
     differences = []
     for run, sample, table, alike_here in zip(runs[1:], samples[1:], tables[1:], alike, strict=True):
-        # Where a policy skipped requests, the sent ones differ.
+        # If a policy skipped requests, the runs sent different requests.
         pairs = alike_here and len(sample) == len(table) and len(samples[0]) == len(tables[0])
         differences += [_difference(run.name, samples[0], sample, quantile, pairs) for quantile in QUANTILES]
     partners = _partners([run.scenario for run in runs], are_paired)
@@ -382,7 +382,7 @@ def _compare_own(app: str, runs: list[_Run], partners: dict[str, dict[int, int]]
 
 
 def _partners(scenarios: list[str], are_paired: Callable[[int, int], bool]) -> dict[str, dict[int, int]]:
-    """Return the pairs of runs of each scenario but the first with runs of the first; of at least two."""
+    """Return, per scenario but the first, its pairs with runs of the first scenario; scenarios with at least two."""
     found = {}
     for scenario in dict.fromkeys(name for name in scenarios if name != scenarios[0]):
         partners: dict[int, int] = {}
@@ -411,7 +411,7 @@ def _settings(partners: dict[str, dict[int, int]], against: str, samples: list[S
 
 
 def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Samples, Samples]:
-    """Return the latencies of the requests that neither of two runs with the same requests skipped."""
+    """Return the latencies of the requests that neither run skipped. The runs have the same requests."""
     in_both = (first["status"] != "skipped") & (second["status"] != "skipped")
     return latencies(first.filter(in_both)), latencies(second.filter(in_both))
 
@@ -476,18 +476,18 @@ def _refusal(quantile: float, but: str) -> str:
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """Folder names, of trials their levels and repetition; paths if two different folders have the same name."""
+    """Return folder names (for trials: levels and repetition); paths if two folders have the same name."""
     folders = [run.resolve() for run in runs]
     names = [", ".join(trial) if (trial := _trial(folder)) is not None else folder.name for folder in folders]
     return names if len(set(names)) == len(set(folders)) else [str(run) for run in runs]
 
 
 _NO_LEVELS = ("key", "folder", "status", "reason", "app", "refused", "units", "kind")
-"""Columns of text of a dataset that are no factors."""
+"""Text columns of a dataset that are no factors."""
 
 
 def _trial(run: Path) -> tuple[str, str] | None:
-    """Return the levels of the trial of a sweep in a folder, and its repetition; ``None`` for another run."""
+    """Return the levels and the repetition of the sweep trial in a folder; ``None`` for another run."""
     folder = run.resolve()
     dataset = folder.parent.parent / "trials.parquet"
     if not (folder / "trial.json").is_file() or not dataset.is_file():
@@ -496,7 +496,7 @@ def _trial(run: Path) -> tuple[str, str] | None:
         rows = pl.read_parquet(inputs.check(dataset)).filter(key=folder.name)
         levels = rows.select(pl.col(pl.String).exclude(*_NO_LEVELS))
         return ", ".join(map(str, levels.row(0))), f"repetition {rows['repetition'][0]}"
-    except (OSError, IndexError, pl.exceptions.PolarsError):  # of another version, or without this trial
+    except (OSError, IndexError, pl.exceptions.PolarsError):  # dataset of another version, or without this trial
         return None
 
 
@@ -518,13 +518,13 @@ def _notes_on_unmatched(runs: list[_Run], shared: list[str]) -> list[str]:
 
 
 def _notes(runs: list[_Run]) -> Iterator[str]:
-    """Yield how the scenario of each run but the first differs, and which runs are not complete."""
+    """Yield notes on runs whose scenario differs from the first run's, and on incomplete runs."""
     first, *others = runs
     for run in others:
         differs = {
             "applications": _differ(first.tables, run.tables),
             "nodes": first.description.get("nodes") != run.description.get("nodes"),
-            # Where all programs have ended early, a run is shorter than its scenario.
+            # A run is shorter than its scenario if all programs ended early.
             "duration": first.planned != run.planned,
             "seed": first.description.get("seed") != run.description.get("seed"),
             "transport": _differ({"": first.transport}, {"": run.transport}),
@@ -539,11 +539,11 @@ def _notes(runs: list[_Run]) -> Iterator[str]:
 
 
 _KERNEL = {"congestion_control": "congestion control", "slow_start_after_idle": "slow start after idle"}
-"""Settings in ``environment.json`` that the kernel decides where the scenario does not."""
+"""Settings in ``environment.json`` that the kernel decides if the scenario does not."""
 
 
 def _kernels(first: _Run, run: _Run) -> Iterator[str]:
-    """Yield a warning for each setting of the kernels that differs although the scenarios ask for the same."""
+    """Yield a warning for each kernel setting that differs although the scenarios agree."""
     for key, words in _KERNEL.items():
         values = first.environment.get(key), run.environment.get(key)
         if None not in values and values[0] != values[1] and first.transport.get(key) == run.transport.get(key):
@@ -555,7 +555,7 @@ def _kernels(first: _Run, run: _Run) -> Iterator[str]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file of a run, empty where there is none."""
+    """Return the object in a JSON file of a run; empty if there is no file."""
     try:
         found = inputs.json_value(path)
     except (OSError, ValueError, RecursionError):
@@ -564,7 +564,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _differ(first: dict[str, dict[str, Any]], second: dict[str, dict[str, Any]]) -> bool:
-    """Return whether applications have other settings. Keys that only one version of cellbed knew are no difference."""
+    """Return whether applications have different settings. Keys known to only one version of cellbed are ignored."""
     return first.keys() != second.keys() or any(
         table[key] != second[name][key] for name, table in first.items() for key in table.keys() & second[name].keys()
     )

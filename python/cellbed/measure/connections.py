@@ -1,14 +1,14 @@
 """Connections: what the packet log shows of every TCP connection and UDP flow of any program.
 
 The time of a connection, from its first packet to its last byte, is divided into parts that add up. At each moment
-there is either data on the way to one end, or the connection waits for one end to send. So the log alone shows how long
-a client waited for a server, and a server for its client, without any change to either. Packets of new data in one
-way, without a pause and without data the other way, are a *burst*. It is under way from the entry of its first packet
-until all its bytes have arrived; of this time the queueing and the delay of the packet that completed it are parts. The
-rest is transport: sending one packet after the other, the congestion window, retransmissions, the time in a proxy. What
-follows until the next burst belongs to the end that sends it; but where the same end sends on, first the time until an
-acknowledgement can have reached it is transport. Where a burst begins before the one of the other way is complete, the
-earlier one counts up to there.
+either data is on the way to one end, or the connection waits for one end to send. So the log alone shows how long a
+client waited for a server, and a server for its client, without any change to either. Packets of new data in one
+direction, without a pause and without data in the other direction, are a *burst*. A burst is under way from the entry
+of its first packet until all its bytes have arrived. Queueing and delay of the packet that completed the burst are
+parts of this time. The rest is transport: sending packets, the congestion window, retransmissions, a proxy. The time
+until the next burst belongs to the end that sends the next burst. If the same end sends again, the time until an
+acknowledgement can have reached this end is transport. If a burst begins before the previous burst of the other
+direction is complete, the previous burst counts until then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,17 +36,17 @@ PARTS = (
     "server",
     *(f"{WAYS[1]}_{what}" for what in ("transport", "queue", "delay")),
 )
-"""Where the time of a connection passes: the handshake, waiting for the client to send, data under way to the server,
-and the same the other way. Columns ``part_<name>``, seconds."""
+"""Parts of the time of a connection: the handshake, waiting for the client to send, data under way to the server,
+waiting for the server, data under way to the client. Columns ``part_<name>``, seconds."""
 
 _GROUP = 1 << 21
-"""Records that are analysed at a time, more if one connection has more: that takes about 0.7 GB."""
+"""Number of records analysed at a time (about 0.7 GB); more if a single connection has more."""
 _ALWAYS = -1
-"""A time before all packets, ns."""
+"""Time stamp before all packets, ns."""
 _CLOCKS_NS = 1_000_000_000
 """Maximum difference between clocks of nodes; a port is not used again within this time."""
 _LINE = 1 << 40
-"""Bytes of a stream: streams lie behind each other on one line of offsets."""
+"""Maximum bytes per stream: offsets of all streams are on one line, each stream behind the previous one."""
 
 SCHEMA: dict[str, Any] = {
     "app": pl.String,
@@ -82,38 +82,38 @@ BURST = (
     *("way", "bytes", "begin", "wrote", "heard", "until"),
     *("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting", "idle"),
 )
-"""Fields of a burst, ns. way: 0 to the server. bytes: of payload. begin: its first packet entered; wrote: the last one
-that does not continue a full one; heard: its first packet had arrived; until: all its bytes had. The time until the
-next burst of the connection: sending, resent, queued, delayed and late (by the emulator) until this one had arrived;
-other: until an earlier one of the other way had; acknowledged: until an acknowledgement was there, where the same end
-sends on; waiting: for the end that sends next. idle: since its last packet, where the same end sends on although that
-was not full."""
+"""Fields of a burst, ns. way: 0 to the server. bytes: payload. begin: entry of the first packet; wrote: entry of the
+last packet that does not continue a full one; heard: arrival of the first packet; until: arrival of all bytes. Parts
+of the time until the connection's next burst: sending, resent, queued, delayed and late (by the emulator), until this
+burst had arrived; other: until an earlier burst of the other way had arrived; acknowledged: until an acknowledgement
+arrived, if the same end sends next; waiting: for the next sender. idle: time since the last packet, if the same end
+sends next although that packet was not full."""
 TALK: dict[str, Any] = {
     **dict.fromkeys(("syn_left_ns", "answered_ns", "connected_ns"), pl.Int64),
     "bursts": pl.List(pl.Struct(dict.fromkeys(BURST, pl.Int64))),
 }
-"""Columns of connections for requests that programs report, besides :data:`SCHEMA`: when the SYN had left the
-network, the server's answer entered it and was handed to the client, and the bursts."""
+"""Additional columns of connections for reported requests, besides :data:`SCHEMA`: the times at which the SYN left the
+network, and the server's answer entered it and was handed to the client; and the bursts."""
 
 
 def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -> pl.DataFrame:
-    """One row per TCP connection and UDP flow that sent a packet since the start of the schedule, by the time at which
-    it opened; description: the content of ``run.json``. The columns: :data:`SCHEMA`. skip_ns: length of the schedule's
-    beginning that is left out. A connection that was open then counts from its end on, and has no connect_s.
+    """Return one row per TCP connection and UDP flow that sent a packet since the start of the schedule, by opening
+    time. Columns: :data:`SCHEMA`. description: the content of ``run.json``. skip_ns: length of the schedule's begin
+    that is left out; a connection opened before counts from the end of this time, and has no connect_s.
 
-    app: the application that it belongs to, null if unknown. client: the node that sent the first packet. server: the
-    other one; the connection may have moved from it with its service. opened_ns: when this packet entered the network,
-    by this machine's monotonic clock; opened_s: since the start of the schedule. connect_s: from there until the
-    server's answer to the SYN was handed to the client; null without one, and of UDP. round_trip_s: median over the
-    packets of the client that arrived, of the sum of their time in the network and the time of the server's next
-    packet, which entered after their arrival. to_server, to_client: the two ways; of each: first_s, last_s: from opened
-    until the first byte, and until all bytes, were handed to the receiver; bytes: of payload handed over, each once;
-    packets: sent; wire_bytes: of these, with their IP headers; dropped: of these, by the path model; retransmitted:
-    those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of delivered packets in
-    bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client began to send after the server
-    had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without data connect_s. waits: the times
-    at which it waited for its server, ns. Where services report spans, further parts ``part_service_*``, and
-    part_server is without them. Where programs report requests, also the columns of :data:`TALK`.
+    app: the connection's application, null if unknown. client: the node that sent the first packet. server: the other
+    node; the connection may have moved from there with its service. opened_ns: when the first packet entered the
+    network, by this machine's monotonic clock; opened_s: since the start of the schedule. connect_s: from opening
+    until the server's answer to the SYN was handed to the client; null without an answer, and for UDP. round_trip_s:
+    median over delivered packets of the client: time in the network of the packet and of the server's first packet
+    that entered after its arrival. to_server, to_client: the two ways, each with: first_s, last_s: from opening
+    until the first byte, and until all bytes, were handed to the receiver; bytes: payload handed over, counted once;
+    packets: sent; wire_bytes: bytes of the sent packets, with IP headers; dropped: packets dropped by the path model;
+    retransmitted: packets with bytes sent before (null: UDP); queue_s, delay_s: mean time of delivered packets in
+    bottlenecks and in delays; queue_max_s: maximum. exchanges: number of times the client began to send after the
+    server. part_*: see :data:`PARTS`; their sum is the later last_s, or connect_s without data. waits: the times at
+    which the connection waited for its server, ns. If services report spans, there are further parts
+    ``part_service_*``, excluded from part_server. If programs report requests: also the columns of :data:`TALK`.
     """
     t0 = description.get("t0_ns")
     talk = TALK if any(each.reported or each.traced for each in applications_of(description)) else {}
@@ -126,7 +126,7 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     for records in _groups(run / "raw" / "packets.bin", t0 + skip_ns, moved):
         for protocol in (TCP, UDP):
             of = records[records["protocol"] == protocol]
-            # Those whose first hop is missing in the log are not among the crossings.
+            # Packets whose first hop is missing in the log are not among the crossings.
             if len(of) and len(packets := crossings(of, directions, nodes=nodes)):
                 key = _key(packets, moved)
                 tables.append(
@@ -142,7 +142,7 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
 
 
 def _groups(path: Path, since: int, moved: Places) -> Iterator[NDArray[Any]]:
-    """Return the records of all connections with a packet at `since` or later, all of a connection at once."""
+    """Yield the records of all connections with a packet at `since` or later; a connection is never split."""
     counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
     for part in packet_parts(path):
         part = part[_has_ports(part)]
@@ -170,7 +170,7 @@ def _has_ports(records: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _key(packets: NDArray[Any] | Crossings, moved: Places) -> NDArray[np.uint64]:
-    """Return one number for both ends of each packet, the same in both ways and wherever a service has moved."""
+    """Return a number per packet, equal for both directions of a connection, also after its service has moved."""
     if isinstance(packets, Crossings):
         fields = [packets.source, packets.source_port, packets.destination, packets.destination_port]
     else:
@@ -186,9 +186,10 @@ def _key(packets: NDArray[Any] | Crossings, moved: Places) -> NDArray[np.uint64]
 class _Talk:
     """TCP packets by connection and entry.
 
-    connection: the number of each packet's; way: 0 to the server, 1 to the client; stream: of both. start: offset of
-    its first byte, -1 of a SYN. again: it carries what was sent before. completing: the packet whose delivery completed
-    its stream up to its end, or NEVER. new: the packets with new bytes that arrived.
+    connection: connection number of each packet; way: 0 to the server, 1 to the client; stream: number of connection
+    and way. start: offset of the packet's first byte, -1 for a SYN. again: whether it carries bytes sent before.
+    completing: the packet whose delivery completed the stream up to its end, or NEVER. new: packets that arrived with
+    new bytes.
     """
 
     packets: Crossings
@@ -210,14 +211,14 @@ def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
     order = np.argsort(stream, kind="stable")
     begins = np.empty(len(order), np.bool_)
     begins[order] = np.r_[True, np.diff(stream[order]) != 0]
-    # The first packet of a way is a SYN, whose number is one before byte 0.
+    # The first packet of a way is a SYN: its sequence number is one before byte 0.
     has_syn = np.zeros(stream.max() + 1, np.int64)
     has_syn[stream[begins]] = packets.payload[begins] == 0
     start = _position(stream, packets.sequence, order) - has_syn[stream]
     end = start + packets.payload
     data = (packets.payload > 0) & (start >= 0)
 
-    reach = np.empty(len(order), np.int64)  # of the packets before
+    reach = np.empty(len(order), np.int64)  # of the previous packets
     reach[order] = np.r_[0, _running_max(stream[order], np.where(data, end, 0)[order])[:-1]]
     reach[begins] = 0
     again = (data & (start < reach)) | (~begins & (packets.payload == 0) & (start == -1))
@@ -227,7 +228,7 @@ def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
 
 
 def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts: bool) -> pl.DataFrame:
-    """Return the figures of TCP connections from a time on, ns. key: of each packet's."""
+    """Return the figures of TCP connections since a time, ns. key: connection key of each packet."""
     talk = _talk(packets, key)
     packets, complete = talk.packets, talk.completing != NEVER
     table = _table(packets, talk.connection, talk.way).with_columns(
@@ -254,7 +255,7 @@ def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts
             pl.col("end").max() - pl.col("end").filter(pl.col("at") < since).max().fill_null(0),
             pl.col("again").filter(pl.col("entered") >= since).sum(),
         )
-        # The answer came before the client's next packet.
+        # The server's answer entered before the client's next packet.
         .join(
             connected.drop_nulls(["left", "entered"]).select(
                 "connection", "syn_left_ns", "answered_ns", connected_ns=pl.min_horizontal("left", "entered")
@@ -285,13 +286,13 @@ def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFram
 
 
 def _separate(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, Integers, Integers]:
-    """TCP packets by connection and entry; for each the number of its connection and its way."""
+    """Return TCP packets by connection and entry, and for each its connection number and its way."""
     order = np.argsort(key, kind="stable")  # stable: by entry
     packets, key = _take(packets, order), key[order]
     opens = np.r_[True, key[1:] != key[:-1]]
     way = _way(packets, opens)
     pair = np.cumsum(opens) - 1
-    # Of pairs of ports that were used again, the client's packets without payload that have an odd number.
+    # If a pair of ports was used again: the client's packets without payload and with an unexpected number.
     mine = np.flatnonzero(way == 0)
     position = _position(pair[mine], packets.sequence[mine], np.arange(len(mine)))
     payload = packets.payload[mine]
@@ -306,7 +307,7 @@ def _separate(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, I
 
 
 def _way(packets: Crossings, first: NDArray[np.bool_]) -> Integers:
-    """0 for packets from the node and port that sent the first of its connection, else 1. first: where one begins."""
+    """Return 0 for packets from the node and port of the connection's first packet, else 1. first: marks these."""
     source = packets.source.astype(np.int64) << 16 | packets.source_port
     its_first: Integers = source[np.flatnonzero(first)][np.cumsum(first) - 1]
     found: Integers = (source != its_first).astype(np.int64)
@@ -314,7 +315,7 @@ def _way(packets: Crossings, first: NDArray[np.bool_]) -> Integers:
 
 
 def _position(stream: Integers, sequence: NDArray[np.uint32], order: Integers) -> Integers:
-    """Sequence numbers without wrap-around, from the first of each stream. order: that sorts by stream and entry."""
+    """Return sequence numbers without wrap-around, per stream from its first. order: sorts by stream and entry."""
     # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-around.
     step = np.diff(sequence[order], prepend=np.uint32(0)).astype(np.int32).astype(np.int64)
     begins = np.flatnonzero(np.diff(stream[order], prepend=-1))
@@ -331,7 +332,7 @@ def _running_max(group: Integers, value: Integers) -> Integers:
 
 
 def _completions(packets: Crossings, stream: Integers, start: Integers, data: NDArray[np.bool_]) -> Integers:
-    """For each packet with `data` the packet whose delivery completed its stream up to its end; else NEVER."""
+    """Return for each packet with `data` the packet whose delivery completed its stream up to its end; else NEVER."""
     found = np.full(len(data), NEVER, np.int64)
     rows = np.flatnonzero(data)
     if not len(rows):
@@ -362,7 +363,7 @@ def _table(packets: Crossings, connection: Integers, way: Integers) -> pl.DataFr
 
 
 def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Expr, again: pl.Expr) -> pl.DataFrame:
-    """One row per connection: its ends, when it opened, or `since` if that is later, and the figures of both ways from
+    """Return one row per connection: its ends, its opening time (at least `since`), and the figures of both ways from
     then on."""
     first = np.flatnonzero(np.diff(table["connection"].to_numpy(), prepend=-1))
     most = max(packets.source.max(), packets.destination.max())
@@ -409,7 +410,7 @@ def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Exp
 
 
 def _round_trips(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the round-trip time of each connection in the network: without the time of its ends."""
+    """Return the round-trip time of each connection in the network, without the time at its ends."""
     took = pl.col("left") - pl.col("entered")
     passed = table.filter("delivered").select("connection", "way", "entered", "left", took=took)
     answers = passed.filter(way=1).select("connection", "entered", back="took").sort("entered")
@@ -430,8 +431,8 @@ def _round_trips(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bursts(talk: _Talk) -> dict[str, Any]:
-    """Return the fields of bursts (:data:`BURST`) by connection and entry, with their ``connection``, and whether each
-    is the ``first`` of that."""
+    """Return the fields of bursts (:data:`BURST`) by connection and entry, with the number ``connection``, and whether
+    each burst is the ``first`` of its connection."""
     packets, connection, way, new = talk.packets, talk.connection, talk.way, talk.new
     completing = talk.completing[new]
     entered, complete = packets.entered[new], packets.left[completing]
@@ -453,7 +454,7 @@ def _bursts(talk: _Talk) -> dict[str, Any]:
     following = np.r_[begin[1:], 0][: len(head)]
     following = np.where(np.r_[first[1:], True][: len(head)], so_far, following)
     under_way = np.minimum(until, following) - begin
-    # The other way was still under way.
+    # The previous burst of the other way was still under way.
     other = np.minimum(so_far, following) - np.minimum(until, following)
     waiting = following - np.minimum(so_far, following)
     its_way = way[new[head]]
@@ -490,7 +491,7 @@ def _bursts(talk: _Talk) -> dict[str, Any]:
 
 
 def _cut(bursts: dict[str, Any], since: int) -> dict[str, Any]:
-    """Return bursts without what was before a time, ns: of one that had begun, its first parts."""
+    """Return bursts without the time before `since`, ns: a burst that began earlier loses its first parts."""
     excess, left = np.clip(since - bursts["begin"], 0, None), {}
     for name in ("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting"):
         left[name] = np.clip(bursts[name] - excess, 0, None)
@@ -508,8 +509,8 @@ def _originals(talk: _Talk, packets: Integers) -> Integers:
 
 
 def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -> pl.DataFrame:
-    """Return the parts of each connection from a time on, when it waited for its server (``waits``), and its
-    ``bursts``."""
+    """Return the parts of each connection since a time, the times at which the connection waited for its server
+    (``waits``), and its ``bursts``."""
     bursts = _bursts(talk)
     new = bursts["begin"] >= since
     bursts = _cut(bursts, since)
@@ -567,7 +568,7 @@ def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -
 def _acknowledgement_times(
     packets: Crossings, connection: Integers, way: Integers, of_burst: Integers, its_way: Integers, until: Integers
 ) -> Integers:
-    """Return the time at which the receiver's first packet after a burst was handed to its sender; 0: never."""
+    """Return the time at which the sender got the receiver's first packet after the burst; 0: never."""
     answers = pl.DataFrame(
         {"stream": connection * 2 + 1 - way, "entered": packets.entered, "left": packets.left}
     ).filter(pl.Series(packets.delivered))
@@ -596,8 +597,8 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
 
 
 def claim_connections(connections: pl.DataFrame, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
-    """`connections` (the table of `read_connections`) with the application of each that carried known requests, and
-    of those that only one application without known requests can have opened. Pure.
+    """Add to `connections` (the table of `read_connections`) the application of each connection that carried known
+    requests, or that only one application without known requests can have opened. Pure.
 
     requests: the table of :func:`cellbed.measure.requests.read_requests`; description: the content of ``run.json``.
     """
@@ -619,11 +620,11 @@ def claim_connections(connections: pl.DataFrame, requests: pl.DataFrame, descrip
 
 
 def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
-    """Add to requests what the packets of their connections show, in applications whose requests have one each. Pure.
+    """Add to requests the figures of their connections, in applications with one connection per request. Pure.
 
-    ``overhead_bytes``: of all packets both ways with their IP headers, beyond the payload. ``retransmitted``: packets
-    of TCP that were sent again; of other protocols those that both ends report as lost.
-    ``effective_throughput_mbit_s``: payload per latency. ``jitter_s``. Null of other requests. The arguments are as of
+    ``overhead_bytes``: bytes of all packets both ways with IP headers, beyond the payload. ``retransmitted``: number
+    of packets retransmitted by TCP; for other protocols, packets that both ends report as lost.
+    ``effective_throughput_mbit_s``: payload per latency. ``jitter_s``. Null for other requests. Arguments: see
     :func:`claim_connections`.
     """
     own = [each.name for each in applications_of(description) if isinstance(each, Timed) and each.own_connections]
@@ -646,7 +647,7 @@ def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, descript
     joined = answered.join_asof(
         known, left_on="reply_ns", right_on="opened_ns", by=ends, strategy="backward", check_sortedness=False
     )
-    is_its = pl.col("opened_ns") > pl.col("started_ns") - _CLOCKS_NS  # else that is missing in the log
+    is_its = pl.col("opened_ns") > pl.col("started_ns") - _CLOCKS_NS  # else the connection is missing in the log
     found = joined.select(
         *("app", "endpoint", "request"),
         overhead_bytes=pl.when(is_its).then(pl.col("wire") - payload),
@@ -660,18 +661,17 @@ def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, descript
 
 
 def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> pl.Series:
-    """Return the application of each connection: whose server it goes to at a port that the application declares, else
-    whose client and server it joins, those without declared ports first, else whose server it goes to; of several
-    none."""
+    """Return the application of each connection. Best is a match of server and declared port, then of client and server
+    (applications without declared ports first), then of the server alone. Several equal matches give null."""
     pairs = found.select("client", "server", "server_port").unique()
     names = []
     for client, server, port in pairs.iter_rows():
         fitting: dict[int, set[str]] = {}
         for app in applications:
             if app.balance == "migration" and client in app.servers and client not in app.clients:
-                continue  # it carries a service that moves
+                continue  # the connection carries a service that moves
             if server in app.servers:
-                # It may have further ports than the known ones.
+                # The application may have further ports than the known ones.
                 rank = 0 if port in app.ports else (4 if client not in app.clients else 2 if app.ports else 1)
             elif server in app.clients and client in app.servers:
                 rank = 3
@@ -685,12 +685,12 @@ def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> p
 
 
 MOST_PEERS = 10
-"""Peers of an application that are summarised each; those with fewer bytes are summarised together."""
+"""Maximum number of peers summarised separately per application; peers with fewer bytes are summarised together."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaySummary:
-    """One way of all connections to a peer. Times: means over packets, seconds; ``None`` without a packet."""
+    """One direction of all connections to a peer. Times: means over packets, seconds; ``None`` without a packet."""
 
     bytes: int
     packets: int
@@ -705,10 +705,10 @@ class WaySummary:
 class PeerSummary:
     """The connections of an application to one port of one node (``None``: to several).
 
-    app: ``None`` if unknown. failed: TCP connections that did not open, refused or without any answer. connect_s,
-    first_byte_s: medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their
-    mean time under way and at the server. parts: means over the connections that have them, weighted by the bytes that
-    each carried, seconds, by the names in :data:`PARTS` and of the spans that its services report.
+    app: ``None`` if unknown. failed: number of TCP connections refused or without an answer. connect_s, first_byte_s:
+    medians, seconds. exchanges: number of times a client began to send after its server; exchange_s: mean time of an
+    exchange under way and at the server. parts: means over the connections with parts, weighted by payload bytes,
+    seconds, by the names in :data:`PARTS` and the names of reported spans.
     """
 
     app: str | None
@@ -754,7 +754,7 @@ def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataF
     parts = [name.removeprefix("part_") for name in group.columns if name.startswith("part_")]
     spans = [f"part_{name}" for name in parts if name.startswith(SERVICE) and group[f"part_{name}"].count()]
     group = group.with_columns(pl.when(pl.col("part_server").is_not_null()).then(pl.col(spans).fill_null(0.0)))
-    # A connection for control counts less than the one with the data.
+    # Weights: a control connection counts less than the connection with the data.
     group = group.with_columns(carried=pl.col("to_server_bytes") + pl.col("to_client_bytes"))
     having = {name: group.drop_nulls(f"part_{name}") for name in parts}
     means = {
@@ -801,13 +801,13 @@ def _way_summary(group: pl.DataFrame, way: str) -> WaySummary:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The connections of an application together.
+    """All connections of an application together.
 
-    sent, up: from its clients to its servers. Throughputs: means over the time from the opening of a connection to its
-    last byte, of all connections together. round_trip_p50_s: median over connections of the round-trip time in the
-    network, weighted by their bytes in the direction with more of them; setup_p50_s: of the TCP handshake, not
-    weighted. retransmitted: packets of TCP, both ways; ``None`` without TCP. fairness: Jain's index of the weights
-    (DEC-TR-301, 1984), of connections with at least 1 % of their mean; ``None`` of a single one.
+    sent, up: from clients to servers. Throughputs: means over the time from opening to last byte, over all
+    connections together. round_trip_p50_s: median over connections of the round-trip time in the network, weighted by
+    the bytes of the larger direction; setup_p50_s: median time of the TCP handshake, not weighted. retransmitted: TCP
+    packets, both ways; ``None`` without TCP. fairness: Jain's index of these weights (DEC-TR-301, 1984) over the
+    connections with at least 1 % of the mean weight; ``None`` for a single connection.
     """
 
     connections: int
@@ -823,7 +823,7 @@ class Traffic:
 
 def traffic(connections: pl.DataFrame, clients: Sequence[str]) -> Traffic:
     """Return the figures of the connections of an application with these clients. Pure."""
-    # A server may have opened one to a client.
+    # A server may have opened a connection to a client.
     turned = ~pl.col("client").is_in(clients) & pl.col("server").is_in(clients)
     sent, received = (
         int(connections.select(pl.when(turned).then(f"{other}_bytes").otherwise(f"{way}_bytes").sum()).item())

@@ -1,8 +1,8 @@
 """Decomposition of a percentile: its requests, and the mean of their parts.
 
-Percentiles of parts do not add up: the requests slow in one part are not those slow in another. So the
-requests are chosen first, by their latency, and their parts averaged, which add up. They are those around the
-percentile, as many as an interval of independent requests has; how many requests depend on each other does not matter.
+Percentiles of parts do not add up: the requests slow in one part are not those slow in another. So the requests are
+chosen first, by latency, and then their parts are averaged; these averages add up. The number of requests around the
+percentile is that of an interval of independent requests. Dependence between requests does not matter here.
 """
 
 import math
@@ -20,11 +20,11 @@ from cellbed.runformat.spans import Span
 class Decomposition:
     """Mean parts of the requests whose latency lies around a percentile.
 
-    quantile: 0 to 1. requests: how many were averaged; without_parts: how many more lie around it whose
-    parts are not all known (no reply, or not found in the packet log). low, high: the range of their latency, seconds
-    (`high` ``None``: some got no reply). latency: their mean, seconds. parts: mean of each part, seconds, by
-    name in order of passing; residual: latency minus the parts. outages: how many of the requests met an outage of
-    their link, ``None`` if none did. note: why there is no decomposition, with `requests` 0 and no parts.
+    quantile: 0 to 1. requests: number averaged; without_parts: number of further requests around the percentile with
+    unknown parts (no reply, or missing in the packet log). low, high: range of their latency, seconds (`high` ``None``:
+    some got no reply). latency: mean latency, seconds. parts: mean of each part, seconds, by name in order of passing;
+    residual: latency minus the parts. outages: number of these requests that met an outage of their link, ``None`` if
+    none did. note: why there is no decomposition, with `requests` 0 and no parts.
     """
 
     quantile: float

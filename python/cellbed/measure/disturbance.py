@@ -1,4 +1,4 @@
-"""Disturbance of a run by the machine: a table by the second, what the machine added to each request, the judgement.
+"""Disturbance of a run by the machine: a table by second, the latency added to each request, and the judgement.
 
 The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
@@ -35,20 +35,20 @@ RECORD = np.dtype(
 assert RECORD.itemsize == 64
 
 FROZEN_S = 0.1
-"""An emulator that did not run for this long was frozen."""
+"""Minimum standstill of an emulator that counts as frozen, seconds."""
 STANDSTILL_S = 0.01
-"""Requests during a shorter standstill have its effect in their residual only."""
+"""Minimum standstill that lengthens requests, seconds; shorter ones appear in residuals only."""
 LATE_SHARE = 0.1
-"""Of a run without requests: packets more than 1 ms late, ..."""
+"""Maximum share of packets more than 1 ms late in an undisturbed run without requests."""
 LENGTHENED = 0.1
-"""... or time that nodes waited, as a share of the time that their connections took; the share that a percentile may
-move, however wide its interval is."""
+"""Maximum time that nodes waited in an undisturbed run without requests, as a share of the time of their connections;
+also the maximum shift of a percentile, as a share of its value, however wide its interval is."""
 PRINTED = 0.01
-"""A percentile that moved by less than this share of it is what was printed, however narrow its interval is."""
+"""Maximum negligible shift of a percentile, as a share of its value, however narrow its interval is."""
 FULL = 0.9
-"""A run uses the whole machine, and a node all of its CPU limit, from this share of it on."""
+"""Minimum share at which a run uses the whole machine, and a node its whole CPU limit."""
 CLOCK_S = 0.01
-"""A clock that was set, or a suspension of the machine, by more than this."""
+"""Maximum clock step, and maximum suspension of the machine, in an undisturbed run, seconds."""
 
 _HOST = {
     "time_ns": pl.Int64,
@@ -69,12 +69,12 @@ _HOST = {
 class Machine:
     """The machine's state during the schedule; ``None`` if not recorded.
 
-    lateness_s: the highest of a packet; late_share: packets more than 1 ms late, of all; standstill_s: the longest
-    time for which the emulator did not run. foreign_cpus: processors that other programs used, in the mean, of `cpus`;
-    steal_cpus: of these, the hypervisor's. pressure: share of the time with a task of the machine waiting for a
-    processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
-    pressure_peak: of the second with most. waiting: time for which the tasks of the node that waited most waited for
-    other programs, in each second of the run.
+    lateness_s: maximum lateness of a packet; late_share: share of packets more than 1 ms late; standstill_s: longest
+    time for which the emulator did not run. foreign_cpus: mean number of the `cpus` processors used by other programs;
+    steal_cpus: the hypervisor's part of foreign_cpus. pressure: share of the time with a task of the machine waiting
+    for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it); pressure_peak: maximum pressure
+    of a second. waiting: time per second of the run in which tasks waited for other programs, on the node with most
+    waiting.
     """
 
     lateness_s: float | None
@@ -89,16 +89,16 @@ class Machine:
 
 
 def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per ``second`` since the start of the schedule, those before it negative.
+    """Return one row per ``second`` since the start of the schedule; earlier seconds are negative.
 
-    description: the content of ``run.json``. Of the emulator: ``until_s`` (end of its record, later than the second's
-    where it stood still), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (highest), ``standstill_s`` (longest
-    time without running) and ``stood_until_s``. Of the machine: ``cpus``, ``foreign_cpus`` (processors used by programs
-    that are not the run's), ``own_cpus`` (by the run's), ``steal_cpus``, ``pressure`` (PSI: share of the second in
-    which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s``;
-    ``NODE.waited_s``: the time that it waited for a processor, without the time that its CPU limit stopped it, and at
-    most as long as other programs ran while it was running or waiting; all of its waiting where it is below its CPU
-    limit while the run uses the whole machine (`FULL`). A second that was not recorded has no row or nulls.
+    description: the content of ``run.json``. Of the emulator: ``until_s`` (end of its record, later than the end of the
+    second after a standstill), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (maximum), ``standstill_s``
+    (longest time without running) and ``stood_until_s``. Of the machine: ``cpus``, ``foreign_cpus`` (processors used
+    by programs outside the run), ``own_cpus`` (by the run), ``steal_cpus``, ``pressure`` (PSI: share of the second in
+    which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s`` and
+    ``NODE.waited_s``: the time that the node waited for a processor, without stops by its CPU limit, and at most the
+    time that other programs ran while the node was running or waiting. All waiting counts if the node is below its
+    CPU limit while the run uses the whole machine (`FULL`). A second that was not recorded has no row or nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)
@@ -128,7 +128,7 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
     def grown(column: str) -> pl.Expr:
         return pl.col(column).diff().cast(pl.Float64) / 1e9
 
-    # A sample closes the second that the one before has opened, late or not; there is one at most in each second.
+    # A sample, even a late one, closes the second that the previous sample opened; a second has at most one sample.
     samples = samples.sort("time_ns").with_columns(
         second=(pl.col("time_ns").shift(1) - t0) // 1_000_000_000,
         span_s=grown("time_ns"),
@@ -153,7 +153,7 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
         throttled_s=pl.col("throttled_ns").diff().over("node").fill_null(0) / 1e9,
         waited_s=pl.col("waited_ns").diff().over("node") / 1e9,
     ).with_columns(waited_s=pl.col("waited_s") - pl.col("throttled_s"))
-    # Waiting for other programs cannot exceed their run time while the node runs or waits: the rest is waiting of a
+    # Waiting for other programs cannot exceed their run time while the node runs or waits. The rest is waiting of the
     # node's tasks for each other, or for other nodes.
     used = machine.select("second", "cpus", "own_cpus", taken_s=pl.col("foreign_cpus") * samples["span_s"])
     each = each.join(used, on="second", how="left")
@@ -174,7 +174,7 @@ def nodes_of(seconds: pl.DataFrame) -> list[str]:
 
 
 def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
-    """Return the whole run in figures."""
+    """Return figures for the whole run."""
     during = _within(seconds, duration_s)
     packets, cpus = _sum(during["packets"]), as_number(during["cpus"].max())
     waited = [as_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
@@ -192,18 +192,18 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
 
 
 def _wait_ratio(seconds: pl.DataFrame, node: str) -> float | None:
-    """Return the time that a node waited for each second of processor time, over all seconds."""
+    """Return a node's waiting time per second of processor time, over all seconds."""
     cpu = _sum(seconds[f"{node}.cpu_s"])
     return _sum(seconds[f"{node}.waited_s"]) / cpu if cpu else None
 
 
 def delays_by_machine(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl.DataFrame) -> Samples:
-    """Return by how much the machine lengthened each request, seconds; 0 of one without a reply.
+    """Return the time that the machine added to each request, seconds; 0 for a request without a reply.
 
-    requests: a table of `read_requests`; spans: of its application; seconds: the table of `read_seconds`. Lateness of
-    packets is the residual, since the parts on links are times of the model. Of the parts on a node it is the share
-    that the node waited of the time that it ran or waited, in the seconds of the request, and at most all that it
-    waited. A request under way during a standstill of the emulator, or as long after it, was lengthened by all of that.
+    requests: a table of `read_requests`; spans: spans of its application; seconds: the table of `read_seconds`. Parts
+    on links are times of the model, so lateness of packets is the residual. A part on a node was lengthened by the
+    share waiting / (running + waiting) of the node in the seconds of the request, and at most by all its waiting. The
+    time under way during a standstill of the emulator, and for as long after the standstill, counts fully.
     """
     begin, latency = (requests[name].fill_null(0.0).to_numpy() for name in ("intended_s", "latency_s"))
     end = begin + latency
@@ -222,13 +222,13 @@ def delays_by_machine(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl
 
 
 def _standstills(seconds: pl.DataFrame) -> list[tuple[float, float]]:
-    """Begin and end of each standstill of the emulator, seconds."""
+    """Return begin and end of each standstill of the emulator, seconds."""
     found = seconds.filter(pl.col("standstill_s") >= STANDSTILL_S)
     return [(until - length, until) for length, until in found.select("standstill_s", "stood_until_s").iter_rows()]
 
 
 def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, seconds: pl.DataFrame) -> Samples:
-    """Return `_lengthened` of each row on its node; 0 on a node without records."""
+    """Return `_delay_on_node` of each row on its node; 0 for a node without records."""
     names, found = nodes.fill_null("").to_numpy(), np.zeros(len(spent))
     for node in nodes_of(seconds):
         rows = np.flatnonzero(names == node)
@@ -238,7 +238,7 @@ def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, 
 
 
 def _delay_on_node(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
-    """Return the part of the time `spent` on a node between `begin` and `end` that its tasks waited for other
+    """Return the part of the time `spent` on a node between `begin` and `end` in which its tasks waited for other
     programs."""
     known = seconds.drop_nulls(["second", f"{node}.cpu_s", f"{node}.waited_s"])
     if known.is_empty():
@@ -257,7 +257,7 @@ def _delay_on_node(spent: Samples, begin: Samples, end: Samples, node: str, seco
 
 
 def shifts(latencies: Samples, lengthened: Samples, percentiles: Sequence[Percentile]) -> dict[str, float]:
-    """Return what the machine added to each percentile that has a value, seconds. latencies: +inf without a reply."""
+    """Return the time that the machine added to each percentile with a value, seconds. latencies: +inf: no reply."""
     return {
         each.label: each.value - percentile_value(latencies - lengthened, each.quantile)
         for each in percentiles
@@ -267,8 +267,8 @@ def shifts(latencies: Samples, lengthened: Samples, percentiles: Sequence[Percen
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """An application with requests, for `judge`. shifts: of `shifts`; unanswered_s: intended times of the
-    requests without a reply."""
+    """An application with requests, for `judge`. shifts: result of `shifts`; unanswered_s: intended times of requests
+    without a reply."""
 
     name: str
     percentiles: Sequence[Percentile]
@@ -279,7 +279,7 @@ class Load:
 def judge(
     seconds: pl.DataFrame, description: dict[str, Any], loads: Sequence[Load], connections: pl.DataFrame
 ) -> list[str]:
-    """Return why a run is disturbed, in sentences; empty for one that is not. Pure.
+    """Return why a run is disturbed, in sentences; empty if the run is not disturbed. Pure.
 
     seconds: the table of `read_seconds`; description: the content of ``run.json``; loads: its applications with
     requests; connections: the table of `read_connections` without the connections of `loads`.
@@ -298,8 +298,8 @@ def judge(
 
 
 def overload_reasons(described: Sequence[Description], own: pl.DataFrame) -> Iterator[str]:
-    """Yield which programs the machine was too slow for, by measures that they wrote (:attr:`Description.bearable`), in
-    sentences. own: the table of :func:`cellbed.measure.own.read_own`. Pure."""
+    """Yield a sentence for each program that the machine was too slow for, by measures that the programs wrote
+    (:attr:`Description.bearable`). own: the table of :func:`cellbed.measure.own.read_own`. Pure."""
     for application in described:
         for limit in application.bearable:
             written = own.filter(app=application.name, measure=limit.measure)
@@ -352,7 +352,7 @@ def _causes(during: pl.DataFrame) -> str:
 
 
 def _standstill_reasons(seconds: pl.DataFrame) -> Iterator[str]:
-    """Standstills of a run without requests."""
+    """Yield a sentence on the standstills of a run without requests."""
     frozen = seconds.filter((pl.col("second") >= 0) & (pl.col("standstill_s") >= FROZEN_S)).sort(
         "standstill_s", descending=True
     )
@@ -365,13 +365,13 @@ def _standstill_reasons(seconds: pl.DataFrame) -> Iterator[str]:
 
 def _gap_reasons(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterator[str]:
     last = seconds["until_s"].max()
-    # It closes a second within milliseconds, unless it stands still; then that is in its next record, if there is one.
+    # The emulator closes a second within milliseconds. A standstill delays this to the next record, if there is one.
     if complete and isinstance(last, float) and last < duration_s - FROZEN_S:
         yield f"the emulator recorded nothing from {_at(max(0.0, last))} on: it stood still, or its records were lost"
 
 
 def _late(during: pl.DataFrame) -> Iterator[str]:
-    """Lateness of a run without requests."""
+    """Yield a sentence on the lateness of a run without requests."""
     share = _sum(during["late"]) / max(1, _sum(during["packets"]))
     if share > LATE_SHARE:
         worst = as_number(during["lateness_s"].max()) or 0.0
@@ -382,7 +382,7 @@ def _late(during: pl.DataFrame) -> Iterator[str]:
 
 
 def _wait_reasons(connections: pl.DataFrame, during: pl.DataFrame) -> Iterator[str]:
-    """Waiting that lengthened connections, apart from the time for which they wait for their client to send."""
+    """Yield a sentence on waiting that lengthened connections, except while they wait for their client to send."""
     if connections.is_empty():
         return
     names = [name for name in connections.columns if name.startswith("part_")]

@@ -1,4 +1,4 @@
-"""Results of a sweep: measures at its points with intervals over repetitions, and effects of its factors. Pure.
+"""Results of a sweep: measures at points, with intervals over repetitions, and effects of factors. Pure.
 
 Statistics of repetitions come from :mod:`cellbed.measure.repetitions`.
 """
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 Statistic = Literal["mean", "median"]
 RESULT_COLUMNS = ("value", "low", "high", "repetitions", "more", "note")
-"""Columns of :meth:`Study.intervals` beside the point and the factors."""
+"""Columns of :meth:`Study.intervals` besides the point and the factors."""
 _Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A factor of a sweep. levels: their labels in the order of the file. ends: labels of the lowest and the highest
-    value of a range, None for a factor with levels. logarithmic: of a range."""
+    """A factor of a sweep. levels: labels in the order of the file. ends: labels of the minimum and maximum of a range,
+    None for a factor with levels. logarithmic: whether a range is."""
 
     name: str
     levels: tuple[str, ...]
@@ -51,8 +51,8 @@ class Factor:
 
 
 def limits(measure: str, unit: str, values: ArrayLike) -> tuple[float, float]:
-    """Return the least and the largest value that a measure can have. A program's measure counts or times something if
-    its unit does and no value is negative, as a difference of times may be."""
+    """Return the minimum and maximum that a measure can have. The minimum of a program's measure is 0 if its unit is a
+    unit of time, size or rate and no value is negative; differences of times may be negative."""
     if measure.startswith(OWN):
         counts = any(unit in quantity.units for quantity in (DURATION, SIZE, BIT_RATE, FREQUENCY))
         return (0.0 if counts and not (np.asarray(values, np.float64) < 0).any() else -math.inf), math.inf
@@ -60,13 +60,13 @@ def limits(measure: str, unit: str, values: ArrayLike) -> tuple[float, float]:
 
 
 def _has_outlier(values: _Values) -> bool:
-    """Return whether a value is three times the median or more, which few repetitions estimate badly."""
+    """Return whether a value is at least three times the median: few repetitions estimate such a value badly."""
     return bool(0 < 3 * np.median(values) <= values.max())
 
 
 def reasons(refused: str | None, measure: str) -> str:
-    """Return the reasons in the column ``refused`` of a row that concern a measure: reasons about requests
-    concern percentiles, the others measures of programs."""
+    """Return the reasons in a row's column ``refused`` that concern a measure: reasons about requests concern
+    percentiles; the others concern measures of programs."""
     own = measure.startswith(OWN)
     if not own and not re.search(r"_p\d\d_s$", measure):
         return ""
@@ -75,7 +75,7 @@ def reasons(refused: str | None, measure: str) -> str:
 
 
 def refusal(rows: pl.DataFrame, measure: str) -> str | None:
-    """Return why a percentile or a measure of a program is missing in rows of a dataset: the trial with the fewest
+    """Return why a percentile or a program's measure is missing in rows of a dataset, by the trial with the fewest
     requests; else None."""
     import polars as pl
 
@@ -88,12 +88,12 @@ def refusal(rows: pl.DataFrame, measure: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The dataset of a sweep, and how to read it.
+    """The dataset of a sweep, and its evaluation.
 
     trials: a row for each trial and application (``docs/reference/sweep.md``). additive: the design has no points that
-    differ in one factor alone (Latin hypercube). statistic: of a point over its repetitions. half_width: of the wanted
-    interval, as a share of the mean. disturbed: use disturbed trials, too. Failed ones have no measures.
-    planned: number and levels of all points, also of points without a trial yet.
+    differ in only one factor (Latin hypercube). statistic: statistic over repetitions. half_width: wanted half
+    width of an interval, as a share of the mean. disturbed: whether disturbed trials count. Failed trials have no
+    measures. planned: number and levels of all points, also of points without a trial yet.
     """
 
     trials: pl.DataFrame
@@ -106,17 +106,17 @@ class Study:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Return the statuses of the trials in use."""
+        """Return the statuses of the trials that count."""
         return ("complete", "disturbed") if self.disturbed else ("complete",)
 
     @property
     def measures(self) -> list[str]:
-        """The measures of the dataset: its columns behind name and kind of the application."""
+        """Return the measures of the dataset: its columns after the application's name and kind."""
         columns = self.trials.columns
         return columns[columns.index("kind") + 1 :]
 
     def check(self, measure: str) -> None:
-        """Raise MeasureError for a measure that the dataset does not have."""
+        """Raise MeasureError if the dataset does not have the measure."""
         if measure not in self.measures:
             hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
             if measure.startswith(OWN) and (
@@ -131,11 +131,11 @@ class Study:
         return next((units[measure] for units in map(json.loads, rows) if measure in units), "")
 
     def intervals(self, app: str, measure: str) -> pl.DataFrame:
-        """Return a measure of an application at each point that has trials.
+        """Return an application's measure at each point with trials.
 
         Columns: ``point``, the factors, ``value``, ``low``, ``high`` (mean or median over repetitions with its 95 %
-        interval, in the unit of the measure), ``repetitions`` used, ``more`` (repetitions still needed for the
-        half-width, of the mean; null where unknown), and ``note``: why there is no value or no interval.
+        interval, in the unit of the measure), ``repetitions`` used, ``more`` (further repetitions for the wanted
+        half-width of the mean; null if unknown), and ``note``: why there is no value or no interval.
         """
         import polars as pl
 
@@ -162,15 +162,15 @@ class Study:
         return pl.DataFrame(rows, schema=schema | dict(zip(RESULT_COLUMNS, kinds, strict=True)), orient="row")
 
     def effects(self, app: str, measure: str) -> pl.DataFrame:
-        """Return each level of each factor compared with the first one, paired by repetition.
+        """Return the comparison of each level of each factor with the first level, paired by repetition.
 
-        A difference is the mean over the pairs of points that differ in this factor alone. A Latin hypercube has no
-        such pairs: there, a least-squares fit to the means of the points, linear in the factors with a range, gives the
-        difference from the lowest value to the highest. Only repetitions with all of these points are used. p-values
-        are corrected by Holm's procedure for all rows.
+        A difference is the mean over the pairs of points that differ only in this factor. A Latin hypercube has no such
+        pairs. There, a least-squares fit to the means of the points, linear in the factors with a range, gives the
+        difference from the minimum to the maximum. Only repetitions with all these points count. Holm's procedure
+        corrects the p-values for all rows.
 
         Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``ratio``,
-        ``ratio_low``, ``ratio_high`` (level over first, where all values are positive; not of a fit), ``repetitions``,
+        ``ratio_low``, ``ratio_high`` (level over first, if all values are positive; not for a fit), ``repetitions``,
         ``p``, ``p_adjusted``, ``distinct`` (p below 5 %, and at least 1 % of the value at the first level) and
         ``note``: why there is no interval.
         """
@@ -195,7 +195,7 @@ _Row = tuple[str, str, str, dict[str, Any]]
 
 
 def _compare(study: Study, app: str, measure: str) -> Iterator[_Row]:
-    """Return the rows of effects by pairs of points."""
+    """Yield the rows of effects by pairs of points."""
     labels, values, present = _grid(study, app, measure)
     for at, factor in enumerate(study.factors):
         first = factor.levels[0]
@@ -213,9 +213,9 @@ def _compare(study: Study, app: str, measure: str) -> Iterator[_Row]:
 
 
 def _compare_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
-    """Return the rows of effects by least squares over the means of points: a linear term for a range, one for each
-    level but the first of other factors. Intervals belong to the coefficients, so they include the
-    error of the fit."""
+    """Yield the rows of effects by least squares over the means of points: a linear term for a range, and one term per
+    level but the first for other factors. Intervals are of the coefficients, so they include the error of the
+    fit."""
     from scipy.special import stdtr, stdtrit
 
     labels, values, present = _grid(study, app, measure)
@@ -253,7 +253,7 @@ def _compare_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
 
 
 def _terms(factor: Factor, labels: list[str]) -> tuple[str, list[tuple[str, _Values]]]:
-    """Return the label that a factor is compared with; and, for each that is compared, its label and column of the
+    """Return the label of a factor's reference level; and for each compared level its label and its column of the
     design."""
     if factor.ends is None:
         found = [level for level in factor.levels if level in labels]
@@ -267,7 +267,7 @@ def _terms(factor: Factor, labels: list[str]) -> tuple[str, list[tuple[str, _Val
 
 
 def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], _Values, NDArray[np.bool_]]:
-    """Labels of each point, its values by repetition, and which of these there are (NaN among them: no value)."""
+    """Return the labels of each point, its values by repetition, and a mask of existing values (NaN: no value)."""
     import polars as pl
 
     rows = study.trials.filter(pl.col("app") == app)
@@ -289,7 +289,7 @@ def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], 
 
 
 def _statement(before: _Values, after: _Values) -> dict[str, Any]:
-    """Return a comparison as the columns of a row of effects."""
+    """Return a comparison as columns of a row of effects."""
     if not len(before):
         return _refusal("no repetition has all of the points")
     with np.errstate(invalid="ignore"):
@@ -315,14 +315,14 @@ def _numbers(rows: pl.DataFrame, measure: str) -> _Values:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Places of levels on an axis, by label, in `unit`, which is empty for numbers."""
+    """Positions of levels on an axis, by label, in `unit`, which is empty for numbers."""
 
     places: dict[str, float]
     unit: str
 
     @classmethod
     def of(cls, labels: Sequence[str]) -> Axis | None:
-        """Return the axis of levels that are all numbers, or all quantities of one kind, else None."""
+        """Return the axis of levels if all are numbers, or all are quantities of one kind; else None."""
         try:
             numbers = {label: float(label) for label in labels}
             return cls(numbers, "") if all(map(math.isfinite, numbers.values())) else None

@@ -1,4 +1,4 @@
-"""Losses of the applications of a run in its faults, handovers and migrations."""
+"""Losses of a run's applications during faults, handovers and migrations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from cellbed.measure.requests import due
 from cellbed.support.readable import duration_words
 
 BEGAN, ENDED = (tuple(f"{kind} {what}" for kind in ("fault", "handover", "migration")) for what in ("began", "ended"))
-"""Names of events. Both have ``fault``, a number that they share, and ``kind``."""
+"""Names of events. Both events have the same number ``fault``, and ``kind``."""
 LATE_S = 0.1
-"""Lateness of a fault of a node or a program above which a run is disturbed."""
+"""Maximum lateness of a fault of a node or a program in an undisturbed run, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Requests of one application around a fault, and since the end of the one before.
+    """Requests of one application during and after a fault.
 
-    during: requests that were due or without their good reply while it lasted; after: those due from its end to the
-    next fault. *_lost: of these without a reply; *_failed: with an error; *_late: with a good reply after the timeout.
-    recovered_s: from the end of the fault to the first good reply within the timeout to a request that was due after
-    it; ``None`` without one, and where the fault did not touch the application: of the requests during it all got a
-    good reply in time, some that were due then before its end.
+    during: requests that were due or without their good reply during the fault; after: requests due from its end to the
+    next fault. *_lost: number without a reply; *_failed: with an error; *_late: with a good reply after the timeout.
+    recovered_s: from the end of the fault to the first good reply in time to a request due after the fault; ``None``
+    without such a reply, or if the fault did not affect the application: all requests during the fault got a good
+    reply in time, and at least one was due and answered during the fault.
     """
 
     app: str
@@ -55,7 +55,7 @@ def _of(total: int, lost: int, failed: int, late: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FaultSummary:
-    """One fault. begin_s, end_s: since the start of the schedule; ``None`` for one that lasted until the run ended."""
+    """One fault. begin_s, end_s: since the start of the schedule; end_s ``None`` if it lasted until the run ended."""
 
     what: str
     kind: str
@@ -67,7 +67,7 @@ class FaultSummary:
 def fault_summaries(
     events: Sequence[dict[str, Any]], requests: pl.DataFrame, apps: Sequence[str]
 ) -> list[FaultSummary]:
-    """Return the faults and handovers among the events of a run, with the losses of each application with requests.
+    """Return the faults and handovers among the events of a run, with the losses of each application that has requests.
     Pure."""
     begun = [event for event in events if event["event"] in BEGAN and event.get("at_s") is not None]
     ended = {event.get("fault"): event.get("at_s") for event in events if event["event"] in ENDED}
@@ -86,7 +86,7 @@ def fault_summaries(
 
 
 def late_faults(events: Sequence[dict[str, Any]]) -> list[str]:
-    """Return sentences on faults that began or ended more than `LATE_S` after their time, for `judge`. Pure."""
+    """Return sentences, for `judge`, on faults that began or ended more than `LATE_S` late. Pure."""
     return [
         f"{event['what']}: {event['event'].split()[1]} {duration_words(event['late_s'])} late"
         for event in events

@@ -28,10 +28,10 @@ RECORD = np.dtype(
         ("reserved", "<u4"),
     ]
 )
-"""A sample, as ``laws/flows.c`` defines it."""
+"""A sample, as defined in ``laws/flows.c``."""
 assert RECORD.itemsize == 128
 _UNLIMITED = 0x7FFFFFFF
-"""A threshold before the first loss (TCP_INFINITE_SSTHRESH)."""
+"""Threshold before the first loss (TCP_INFINITE_SSTHRESH)."""
 
 SCHEMA: dict[Any, Any] = {
     "app": pl.String,
@@ -57,13 +57,13 @@ SCHEMA: dict[Any, Any] = {
 
 
 def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each sample of a flow, in order of time; empty for a run without them.
+    """Return a row for each sample of a flow, in order of time; empty for a run without samples.
 
     A flow is one direction of a connection, numbered in the order of the first samples. acked_bytes,
-    throughput_mbit_s, lost and retransmitted (segments) are since the flow's row before, and null in its first; the
-    rest is the state of the sender just before it took in a segment. rtt_s: the latest round trip; srtt_s: smoothed
-    (RFC 6298). threshold_bytes: null before the first loss; pacing_mbit_s: null without pacing.
-    ``law_<name>``: the variables that laws show. receiver: null where several nodes share its address.
+    throughput_mbit_s, lost and retransmitted (segments) are since the flow's previous row, and null in its first row.
+    The other columns are the state of the sender just before it processed a segment. rtt_s: latest round-trip time;
+    srtt_s: smoothed (RFC 6298). threshold_bytes: null before the first loss; pacing_mbit_s: null without pacing.
+    ``law_<name>``: variables that laws expose. receiver: null if several nodes share its address.
     connections: the table of :func:`cellbed.measure.connections.claim_connections`.
     """
     records = read_records(run / "raw" / FILE, MAGIC, RECORD)
@@ -107,7 +107,7 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
         .rename({"number": "flow"})
         .filter(pl.col("time_s") >= 0)
     )
-    # Without the server, which may have moved.
+    # The server is left out because it may have moved.
     ends = ["client", "client_port", "server_port"]
     of_app = connections.select(*ends, "app").unique(ends, keep="first", maintain_order=True)
     there, back = ["sender", "sender_port", "receiver_port"], ["receiver", "receiver_port", "sender_port"]
@@ -118,7 +118,7 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
 
 
 def _without_zeros(column: pl.Expr) -> pl.Expr:
-    """Return a column without zeros, which stand for nothing."""
+    """Return a column with null in place of zeros, which mean "unknown"."""
     return pl.when(column > 0).then(column)
 
 
@@ -127,7 +127,7 @@ def _names(numbers: np.ndarray[Any, Any], names: list[str]) -> pl.Series:
 
 
 def _law_columns(values: np.ndarray[Any, Any], runs_as: pl.Series, laws: dict[str, Any]) -> dict[str, pl.Series]:
-    """Return the variables that laws show, by name; null for flows of other laws."""
+    """Return the variables that laws expose, by name; null for flows of other laws."""
     found: dict[str, pl.Series] = {}
     for name, law in laws.items():
         of_law = runs_as == name
@@ -140,13 +140,13 @@ def _law_columns(values: np.ndarray[Any, Any], runs_as: pl.Series, laws: dict[st
 
 
 BIN_S = 0.2
-"""Bins of figures, s, as in Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
+"""Width of bins in figures, seconds, as in Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
 _BEFORE_S, _WINDOW, _RECOVERED = 5.0, 5, 0.9
 _LEAST_SHARE = 0.01
 
 
 def transfers(flows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the flows that carried at least 1 % of the bytes of the largest of their application; others
+    """Return the rows of flows with at least 1 % of the bytes of the largest flow of their application; other flows
     are for control."""
     carried = pl.col("carried")
     return (
@@ -157,8 +157,8 @@ def transfers(flows: pl.DataFrame) -> pl.DataFrame:
 
 
 def bin_flows(flows: pl.DataFrame, width_s: float = BIN_S) -> pl.DataFrame:
-    """Return a row for each flow and bin from its first to its last row: throughput, which may be 0, the mean round
-    trip, the last window and threshold, losses. time_s: begin of the bin."""
+    """Return a row for each flow and bin from its first to its last row: throughput (may be 0), mean round-trip time,
+    last window and threshold, losses. time_s: begin of the bin."""
     number = (pl.col("time_s") / width_s).floor().cast(pl.Int64)
     sums = flows.group_by("flow", bin=number).agg(
         pl.col("acked_bytes").sum(),
@@ -185,10 +185,10 @@ def bin_flows(flows: pl.DataFrame, width_s: float = BIN_S) -> pl.DataFrame:
 
 def around_outages(flows: pl.DataFrame, outages: Sequence[Outage]) -> pl.DataFrame:
     """Return the throughput of flows around outages of links on their path, in bins: app, flow, law, begin_s and end_s
-    of the outage, since_s: time since its end, share: of the throughput in the 5 s before it.
+    of the outage, since_s: time since its end, share: relative to the throughput in the 5 s before the outage.
 
-    It begins 5 s before the outage and ends with the flow or before the next outage. Flows that sent nothing before
-    have no rows.
+    A series begins 5 s before the outage and ends with the flow or at the next outage. Flows that sent nothing before
+    the outage have no rows.
     """
     found = [pl.DataFrame(schema=_AROUND)]
     for _, bins in bin_flows(transfers(flows)).group_by("flow", maintain_order=True):
@@ -206,8 +206,8 @@ def around_outages(flows: pl.DataFrame, outages: Sequence[Outage]) -> pl.DataFra
 
 
 def recoveries(around: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each flow and outage: app, flow, law, begin_s, end_s, and recovery_s, from the outage's end
-    until the first second with at least 90 % of the throughput before it; null without one.
+    """Return a row for each flow and outage: app, flow, law, begin_s, end_s, and recovery_s, the time from the outage's
+    end until the first second with at least 90 % of the previous throughput; null without such a second.
 
     around: the table of `around_outages`.
     """
@@ -225,7 +225,7 @@ _AROUND: dict[Any, Any] = {
 
 
 def _merge(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return spans of time without overlaps."""
+    """Return spans of time, with overlapping spans merged."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:

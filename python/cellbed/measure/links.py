@@ -28,15 +28,15 @@ RECORD = np.dtype(
     ]
 )
 IDLE_RECORD = np.dtype([("start", "<i8"), ("direction", "<u4"), ("bins", "<u4"), ("capacity", "<u4", 12)])
-"""Consecutive bins without packets. Their direction has the bit `IDLE`. capacity: bytes of each bin, the last one also
-of all following bins; the largest number: unlimited."""
+"""Consecutive bins without packets; their direction has the bit `IDLE`. capacity: bytes of each bin; the last value
+also holds for all following bins; the maximum number means unlimited."""
 IDLE = np.uint32(1 << 31)
 MOST_IDLE_BINS = 100
 assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 
 
 def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the bins of a series file, an array of `RECORD`, idle ones included. Raises MeasureError."""
+    """Return the bins of a series file, an array of `RECORD`, including idle bins. Raises MeasureError."""
     records = read_records(path, MAGIC, RECORD)
     idle = (records["direction"] & IDLE) != 0
     packed = records[idle].view(IDLE_RECORD)
@@ -54,7 +54,7 @@ def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per direction and bin of 10 ms, by direction and time; description: the content of
+    """Return one row per direction and bin of 10 ms, by direction and time. description: the content of
     ``run.json``.
 
     Columns: ``time_s`` (begin of the bin since the start of the schedule; bins before it are negative),
@@ -89,17 +89,17 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def _since_start(stamp: str, description: dict[str, Any]) -> pl.Expr:
-    """Return a stamp in seconds since the start of the schedule; of a run without one since the first stamp."""
+    """Return a stamp in seconds since the start of the schedule; without a start, since the first stamp."""
     t0 = description.get("t0_ns")
     origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col(stamp).min()
     return (pl.col(stamp) - origin).cast(pl.Float64) / 1e9
 
 
 def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[float, float]]:
-    """Begin and length of every time without capacity, in bins.
+    """Return begin and length of every time without capacity, in bins.
 
-    A gap begins and ends within bins. The bin before the empty ones, and the one after them, belong to the gap by the
-    share of capacity that they lack against the bins next to them. What is not a number is no zero.
+    A gap may begin and end within bins. The bins before and after the empty bins belong to the gap by the share of
+    capacity that they lack relative to their neighbours. NaN is not a zero.
     """
     empty = np.r_[False, capacity == 0, False]
     edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
@@ -112,7 +112,7 @@ def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[float,
 
 
 def _missing_share(away: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
-    """Return the share of its capacity that the first of these bins lacks against the ten behind it."""
+    """Return the share of its capacity that the first of these bins lacks relative to the ten bins behind it."""
     usual = away[1:11].mean() if len(away) > 1 else 0.0
     return float(np.clip(1 - away[0] / usual, 0, 1)) if usual > 0 else 0.0
 
@@ -137,11 +137,11 @@ _USE = {
 
 
 def read_programs(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per program and sample (every second, and at the end), by program and time.
+    """Return one row per program and sample (every second, and at the end), by program and time.
 
     Columns: ``time_s`` (since the start of the schedule), ``program`` (``APP.NODE.NAME``), ``node``, ``cpu_s``
-    (processor time since the first sample), ``memory_bytes`` (null while it does not run). description: the content of
-    ``run.json``.
+    (processor time since the first sample), ``memory_bytes`` (null while the program does not run). description: the
+    content of ``run.json``.
     """
     samples = read_lines(run / "raw" / "programs.jsonl", _USE).sort("program", "time_ns")
     return samples.select(
@@ -154,13 +154,13 @@ def read_programs(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:
-    """One row per node and sample (about every 100 ms), by node and time; description: the content of
+    """Return one row per node and sample (about every 100 ms), by node and time. description: the content of
     ``run.json``.
 
-    Columns: ``time_s`` (since the start of the schedule), ``node``, ``cpu_cores`` (processor time per time
-    since the sample before), ``memory_bytes``, ``throttled_share`` (share of the scheduler's periods
-    since the sample before that the limit cut short), ``throttled_s`` (time stopped since the sample
-    before), ``oom_kills`` (since the first sample, taken after the proof of the limits). Null where unknown.
+    Columns: ``time_s`` (since the start of the schedule), ``node``, ``cpu_cores`` (processor time per time since the
+    previous sample), ``memory_bytes``, ``throttled_share`` (share of the scheduler's periods since the previous sample
+    that the CPU limit cut short), ``throttled_s`` (time stopped since the previous sample), ``oom_kills`` (since the
+    first sample, taken after the test of the limits). Null if unknown.
     """
     samples = read_lines(run / "raw" / "nodes.jsonl", _SAMPLE).sort("node", "time_ns")
 

@@ -29,7 +29,7 @@ class Reading:
 
     bit_rate: bit/s of IP packets delivered in the last second. queue_bytes, queue_packets: length of the bottleneck
     queue. delay_ms, longest_ms: mean and maximum one-way delay in the last 100 ms with packets; ``None`` if the last
-    second had none. dropped: packets by reason. marked: packets marked by ECN (RFC 3168). closed: during an outage.
+    second had no packets. dropped: packets by reason. marked: packets marked by ECN (RFC 3168). closed: outage.
     """
 
     direction: str
@@ -61,9 +61,9 @@ class Meter:
         self._next_ns = 0
 
     def read(self, now_ns: int) -> list[Reading] | None:
-        """Return the readings at monotonic time `now_ns`, or ``None`` within 100 ms of the last ones.
+        """Return the readings at monotonic time `now_ns`, or ``None`` within 100 ms of the last readings.
 
-        Errors: as of the status request.
+        Errors: errors of the status request.
         """
         if now_ns < self._next_ns:
             return None
@@ -110,7 +110,7 @@ _HEADING = "  Mbit/s  queue kB  packets  delay ms  longest  dropped"
 def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = "") -> list[str]:
     """Return a heading and a row per direction, in at most `rows` lines of less than `columns` characters.
 
-    If not all directions fit, the busiest are shown, and a last line with their total number.
+    If not all directions fit, the table shows the busiest, and the total number in a last line.
     """
     width = max((len(reading.direction) for reading in readings), default=0)
     shown = _busiest(readings, max(0, rows - 1 if len(readings) < rows else rows - 2))
@@ -121,14 +121,14 @@ def table(readings: Sequence[Reading], columns: int, rows: int, indent: str = ""
 
 
 def sentence(readings: Sequence[Reading]) -> str:
-    """Return all directions in one line; of more than 16 the busiest."""
+    """Return all directions in one line; if there are more than 16, the busiest."""
     shown = _busiest(readings, 16)
     more = f"; and {len(readings) - len(shown)} more directions" if len(shown) < len(readings) else ""
     return "; ".join(f"{reading.direction} {', '.join(_fields(reading))}" for reading in shown) + more
 
 
 def _busiest(readings: Sequence[Reading], most: int) -> list[Reading]:
-    """Return the `most` busiest readings in their order: closed directions, then those with high rates and queues."""
+    """Return the `most` busiest readings in their order: closed directions first, then high rates and queues."""
 
     def load(index: int) -> tuple[bool, float]:
         reading = readings[index]
@@ -164,10 +164,10 @@ def _drops(reading: Reading) -> str:
 
 
 REDRAW_S = 0.2
-"""Interval of updates of a display."""
+"""Interval between updates of a display, seconds."""
 
 _LEAST_LINES = 4
-"""Lines that a command keeps at least of its terminal."""
+"""Minimum number of terminal lines left for the command."""
 
 
 class Display(Protocol):
@@ -183,7 +183,7 @@ class Display(Protocol):
 def display(descriptor: int, *, below: bool = False) -> Display:
     """Return the display for a file descriptor.
 
-    below: a command uses the terminal; the display reserves its last lines.
+    below: whether a command uses the terminal; if so, the display reserves the last lines.
     """
     if not os.isatty(descriptor) or os.environ.get("TERM") == "dumb":
         return Lines(descriptor)
@@ -191,14 +191,14 @@ def display(descriptor: int, *, below: bool = False) -> Display:
 
 
 class Lines:
-    """A display for files and pipes: one line a second."""
+    """A display for files and pipes: one line per second."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._next_s = 1.0
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Write a line, at most once a second."""
+        """Write a line, at most once per second."""
         if elapsed_s >= self._next_s:
             self._next_s = int(elapsed_s) + 1.0
             _write(self._descriptor, f"{elapsed_s:.0f} s: {sentence(readings)}\n")
@@ -255,7 +255,7 @@ class Below:
         _write(self._descriptor, f"\x1b7\x1b[1;{first - 1}r\x1b[m\x0f\x1b(B{drawn}\x1b8")
 
     def close(self) -> None:
-        """Return the reserved lines to the command."""
+        """Give the reserved lines back to the command."""
         if not self._reserved:
             return
         first = self._lines - self._reserved + 1
@@ -265,7 +265,7 @@ class Below:
         self._reserved = 0
 
     def _fit(self, wanted: int) -> None:
-        """Reserve `wanted` lines, if none are reserved or the terminal has been resized since."""
+        """Reserve `wanted` lines if no lines are reserved, or if the terminal was resized."""
         now = _size(self._descriptor)
         if self._reserved and now == self._given:
             return
@@ -273,7 +273,7 @@ class Below:
         self._reserved = wanted if self._lines - wanted >= _LEAST_LINES else 0
         if self._reserved:
             self._given = (self._lines - self._reserved, *now[1:])
-            # Scroll up the contents of the last lines, and the cursor with them (IND, CUU).
+            # Scroll up the contents of the last lines, together with the cursor (IND, CUU).
             _write(self._descriptor, "\x1b7\x1b[r\x1b8" + "\x1bD" * self._reserved + f"\x1b[{self._reserved}A")
             _resize(self._descriptor, self._given)
 
@@ -293,7 +293,7 @@ def _resize(descriptor: int, size: tuple[int, ...]) -> None:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Write a text at once, so that no other output interleaves. Errors: ``OSError``, if the terminal is closed."""
+    """Write a text at once, so that no other output interleaves. Errors: ``OSError`` if the terminal is closed."""
     data = text.encode()
     while data:
         data = data[os.write(descriptor, data) :]

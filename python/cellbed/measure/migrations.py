@@ -1,4 +1,4 @@
-"""Migrations of services as their users saw them: the gap between replies, requests around it, and when it has paid."""
+"""Migrations of services as seen by users: the gap between replies, the requests around this gap, and the payback."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -13,19 +13,19 @@ from cellbed.measure.statistics import percentile_value, smallest_sample
 from cellbed.runformat.description import ANSWERED
 
 LONGER = 1.5
-"""Times the usual gap between replies, above which requests count as delayed by one."""
+"""Minimum ratio of a user's gap to the usual gap at which requests count as delayed by the gap."""
 LEAST_USERS = 10
-"""Minimum number of users whose P90 is not the maximum."""
+"""Minimum number of users for a P90 that is not the maximum."""
 _LEAST_TIMES = 5
-"""Minimum number of times without a request whose median is usual for a user."""
+"""Minimum number of idle times of a user whose median counts as usual."""
 _PORTS = 1 << 16
 _ROUNDED_S = 1e-6
-"""More than the rounding errors of times."""
+"""Tolerance for rounding errors of times, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase. begin_s, end_s: since the start of the schedule. bytes: sent to the target, if any."""
+    """A phase. begin_s, end_s: since the start of the schedule. bytes: number sent to the target, if any."""
 
     name: str
     begin_s: float
@@ -35,24 +35,25 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class MigrationSummary:
-    """One migration. Times in seconds, of events since the start of the schedule.
+    """One migration. Times in seconds; times of events count from the start of the schedule.
 
-    end_s: ``None`` where the run ended before; failed: why it failed; reason: why its policy has
-    decided it, ``None`` without a policy; bytes: sent to the target, compressed. facts: of
-    its strategy, such as its dirty rate.
+    end_s: ``None`` if the run ended before; failed: why the migration failed; reason: why its policy decided it,
+    ``None`` without a policy; bytes: number sent to the target, compressed. facts: figures of its strategy, such as
+    its dirty rate.
 
-    gap_s: the longest time between two good replies to one user (:func:`_with_users`), gap_user, with one of the two
-    while it lasted; from gap_at_s on. gap_p50_s, gap_p90_s: over the users; the
-    latter of at least ``LEAST_USERS``. usual_gap_s: the median over the users before it began, over as long a time.
-    silent_endpoints: had replies before, and requests but no good reply since its end. Of the requests that were due or
-    without their reply while it lasted: failed_requests got no good one (of those due before, the ones after the last
-    that had a reply when it began); delayed were due before the end of their user's gap and replied to after it, where
-    it is ``LONGER`` than usual; of the others the source or the target replied to served_before and served_after.
-    first_reply_s: of the target, since the begin, before the next migration. before_s, before_p90_s, after_s,
-    after_p90_s: median latency and P90, until it began and since it ended, of all requests, infinite without a
-    good reply. paid_s: time since its end until requests have gained as much as requests with a good reply have lost
-    during it against before_s; ``None`` where they gain nothing. has_paid: whether the requests lasted as
-    long.
+    gap_s: maximum time between two good replies to one user (:func:`_with_users`), gap_user, that overlaps the
+    migration; gap_at_s: begin of this gap. gap_p50_s, gap_p90_s: over the users; the latter for at least
+    ``LEAST_USERS``. usual_gap_s: median over the users of the maximum gap in an equal time before the migration.
+    silent_endpoints: number with replies before the migration, and requests but no good reply since its end. Numbers of
+    requests that were due or without their reply during the migration: failed_requests: without a good reply (before
+    the migration, only requests due after the last one already answered at its begin); delayed: due before the end of
+    their user's gap and answered after it, if this gap is ``LONGER`` than usual; served_before, served_after: the other
+    requests, by source and target.
+    first_reply_s: first reply of the target, since the begin, before the next migration. before_s, before_p90_s,
+    after_s, after_p90_s: median latency and P90 of all requests until it began and since it ended, infinite without a
+    good reply. paid_s: time since its end until the gain of later requests equals the loss of requests with a good
+    reply during the migration, relative to before_s; ``None`` if there is no gain. has_paid: whether the requests
+    continued until then.
     """
 
     app: str
@@ -119,7 +120,7 @@ def migration_summaries(description: dict[str, Any], requests: pl.DataFrame) -> 
 
 
 def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, until: float) -> dict[str, Any]:
-    """Return the fields that come from requests. since, until: end of the migration before, and begin of the next."""
+    """Return the fields that depend on requests. since, until: end of the previous and begin of the next migration."""
     good = pl.col("status").is_in(ANSWERED)
     server, port, handshake = (
         pl.col(name) if name in requests.columns else pl.lit(None, kind)
@@ -196,10 +197,10 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
 
 
 def _with_users(table: pl.DataFrame) -> pl.DataFrame:
-    """Add the user of each request: an endpoint that sends a request after the reply to the one before; else a
-    connection, or consecutive connections, as of a client that connects again. Where most overlapping requests have no
-    known connection, such as requests that share one, each counts as a connection. Others without a known connection
-    have the only user of their endpoint, or none."""
+    """Add the user of each request. An endpoint that sends each request after the previous reply is one user. Otherwise
+    a user is a connection, or consecutive connections, as of a client that reconnects. If most overlapping requests
+    have no known connection, such as requests that share one, each counts as a connection. Other requests without a
+    known connection have the only user of their endpoint, or none."""
     latest = pl.col("reply").cum_max().shift(1).over("endpoint")  # rows are by intended time
     early = pl.col("intended") < latest - _ROUNDED_S
     overlaps = early & pl.col("reply").is_not_null()
@@ -215,7 +216,7 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
     ended: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for endpoint, first, last in spans.select("endpoint", "first", "last").iter_rows():
         place = bisect_left(ended[endpoint], (first + _ROUNDED_S, -1))
-        users.append(ended[endpoint].pop(place - 1)[1] if place else len(users))  # the one that ended last
+        users.append(ended[endpoint].pop(place - 1)[1] if place else len(users))  # the user that ended last
         insort(ended[endpoint], (last, users[-1]))
     known = spans.select("endpoint", "connection", user=pl.Series(users, dtype=pl.Int64))
     found = table.join(known, on=["endpoint", "connection"], how="left", maintain_order="left")
@@ -225,11 +226,11 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gaps(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the good replies to each user with the time since the previous one: ``gap``.
+    """Return the good replies to each user with the time since the previous reply: ``gap``.
 
-    Of a time without a request of the user, only as much counts as is usual at its endpoint (P90) or for the user
-    itself (median): a client's reserve connection is no waiting user. After a request without a good reply the user
-    waited until a new connection of its endpoint had a reply.
+    Idle time of a user counts only as far as is usual at its endpoint (P90) or for the user (median): the reserve
+    connection of a client is no waiting user. After a request without a good reply, the user waited until a new
+    connection of its endpoint had a reply.
     """
     known = table.drop_nulls(["reply", "user"]).sort("user", "reply")
     rows = known.with_columns(previous=pl.col("reply").shift(1).over("user")).drop_nulls("previous")
@@ -237,7 +238,7 @@ def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     opened = known.group_by("endpoint", "connection").agg(opened=pl.col("reply").min())
 
     def followed(rows: pl.DataFrame, at: str, by: str, times: pl.DataFrame, name: str) -> pl.DataFrame:
-        """Add the next of some times after a column of rows."""
+        """Add to each row the first of some times at or after the row's time in a column."""
         times = times.select(by, pl.col(times.columns[-1]).alias(name)).drop_nulls().sort(name)
         keys = {"left_on": at, "right_on": name, "by": by, "strategy": "forward", "check_sortedness": False}
         return rows.sort(at, nulls_last=True).join_asof(times, **keys)  # type: ignore[arg-type]
@@ -257,7 +258,7 @@ def _gaps(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _quantile(table: pl.DataFrame, quantile: float) -> float | None:
-    """Return a percentile of the latency of requests; ``None`` of too few, or where these have no good reply."""
+    """Return a percentile of the latency of requests; ``None`` for too few requests, or if it has no good reply."""
     latency = table.select((pl.col("reply") - pl.col("intended")).fill_null(float("inf"))).to_series().to_numpy()
     if len(latency) < (smallest_sample(quantile) if quantile > 0.5 else 1):
         return None
@@ -266,7 +267,7 @@ def _quantile(table: pl.DataFrame, quantile: float) -> float | None:
 
 
 def _paid(during: pl.DataFrame, after: pl.DataFrame, before_s: float | None, after_s: float | None) -> float | None:
-    """Return the time until requests have gained, at the median, as much as requests during the migration have lost."""
+    """Return the time until requests have gained, at the median, what requests lost during the migration."""
     if before_s is None or after_s is None or before_s <= after_s or len(after) < 2:
         return None
     lost = during.select(((pl.col("reply") - pl.col("intended")) - before_s).clip(0).sum()).item()

@@ -1,4 +1,4 @@
-"""Outages: times without capacity on a link, and which requests were under way during them."""
+"""Outages: times without capacity on a link, and the requests under way during these times."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +9,16 @@ import polars as pl
 from cellbed.measure.links import BIN_NS, gaps
 
 LEAST_S = 0.3
-"""A time without capacity is an outage from this length on, in seconds."""
+"""Minimum length of a time without capacity that counts as an outage, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """At least LEAST_S without capacity in one direction of a link.
+    """A time of at least LEAST_S without capacity in one direction of a link.
 
-    link: its name; endpoint: its requests cross the link; way: ``uplink`` or ``downlink``. begin_s: since the start of
-    the schedule; length_s. apps: of a core link the applications of the endpoint that cross it; None: all.
+    link: its name; endpoint: the endpoint whose requests cross the link; way: ``uplink`` or ``downlink``. begin_s:
+    since the start of the schedule; length_s. apps: for a core link, the endpoint's applications that cross it; None:
+    all.
     """
 
     link: str
@@ -36,8 +37,8 @@ class Outage:
 class UnderWay:
     """Requests that an outage of a link on their path could hold up.
 
-    requests: by any. The outage that covers most of their time: most, how many met it; way, begin_s, length_s as in
-    `Outage`.
+    requests: number held up by any outage. most: number held up by the outage that covers most of their time; way,
+    begin_s, length_s: of this outage, as in `Outage`.
     """
 
     requests: int
@@ -48,7 +49,7 @@ class UnderWay:
 
 
 def last_miles(description: dict[str, Any]) -> dict[str, str]:
-    """Endpoint by link, of every link that begins at an endpoint; description: the content of ``run.json``."""
+    """Return the endpoint, by link, of links that begin at an endpoint. description: the content of ``run.json``."""
     endpoints = {str(node["name"]) for node in description.get("nodes") or [] if node.get("class") == "endpoint"}
     return {
         str(direction["link"]): str(direction["from"])
@@ -58,8 +59,8 @@ def last_miles(description: dict[str, Any]) -> dict[str, str]:
 
 
 def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outage]:
-    """Return the outages of all links, by direction and time; an outage of a core link once for each endpoint whose
-    requests cross it. links: the table of `read_links`."""
+    """Return the outages of all links, by direction and time. An outage of a core link is returned once per endpoint
+    whose requests cross the link. links: the table of `read_links`."""
     endpoints, joins = last_miles(description), _joins(description)
     found = []
     for direction in description.get("directions") or []:
@@ -79,7 +80,7 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
 
 
 def _joins(description: dict[str, Any]) -> dict[str, str]:
-    """Return where the link of each node leads that stays at one place."""
+    """Return the far end of the link of each node that stays at one place."""
     moving = {name for name, stays in (description.get("sites") or {}).items() if len(stays) > 1}
     still = {str(node["name"]) for node in description.get("nodes") or []} - moving
     directions = description.get("directions") or []
@@ -107,22 +108,21 @@ def _crosses(direction: dict[str, Any], client: str, server: str, joins: dict[st
     if not str(direction["link"]).startswith("site-"):
         return far == server
     here, there = joins.get(client), joins.get(server)
-    # The core link of a site: its uplink leads to the site, or away from it where the site has cells.
+    # The core link of a site: its uplink leads to the site, or away from the site if the site has cells.
     return None not in (here, there) and here != there and (near == here if far == "tower" else far == there)
 
 
 _CROSSING = (("uplink", ("opening", "sent"), "uplink"), ("downlink", ("downlink_entered",), "downlink"))
-"""Per way: the stamps whose first is the earliest entry of a request (or its connection) or its reply to the link, and
-the prefix of the packets' stamps."""
+"""Per way: the stamps, the first of which is the earliest entry to the link of a request (or its connection) or its
+reply; and the prefix of the packets' stamps."""
 
 
 def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
     """Count the requests of a table of `read_requests` that an outage of their endpoint's link could delay.
 
-    An outage holds up what crosses the link in its direction, and in the other one what TCP may not send without
-    acknowledgements: until its completing packet has entered. What has begun to cross and never left crosses for ever.
-
-    Outages of several links that coincide count as one.
+    An outage holds up packets that cross the link in its direction, and in the other direction packets that TCP may not
+    send without acknowledgements, until the completing packet has entered. A request that has begun to cross and never
+    left crosses forever. Coinciding outages of several links count as one.
     """
     endpoint = requests["endpoint"].to_numpy()
     anywhere = np.zeros(len(requests), np.bool_)
@@ -151,8 +151,8 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
 
 
 def _moments(requests: pl.DataFrame, *stamps: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the first of these stamps that a request has, in seconds since the start of the schedule; infinite
-    without."""
+    """Return the first existing of these stamps for each request, in seconds since the start of the schedule; infinite
+    without one."""
     known = [f"{stamp}_ns" for stamp in stamps if f"{stamp}_ns" in requests.columns]
     since = (pl.coalesce(known) - pl.col("intended_ns")) / 1e9
     return requests.select((pl.col("intended_s") + since).fill_null(float("inf"))).to_series().to_numpy()

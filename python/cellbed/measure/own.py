@@ -1,7 +1,7 @@
-"""Measures that users' programs write: their files and lines as a table, and its figures.
+"""Measures that users' programs write: reads files and lines into a table, and computes figures.
 
-What programs write is hostile: sizes and counts are bounded and numbers finite. Each thing that is left out has a
-sentence with its key, value and remedy.
+The output of programs is hostile: sizes and counts are limited, and numbers must be finite. For each omission there is
+a sentence with key, value and remedy.
 """
 
 import io
@@ -24,13 +24,13 @@ from cellbed_node.processes import time_limit
 
 MOST_MEASURES = 200
 MOST_VALUES = 1_000_000
-"""Limits of one program's output."""
+"""Maximum number of values in one program's output."""
 MATCHING_S = 10.0
-"""Processor time for the matches of a regular expression in one program's output."""
+"""Maximum processor time for matching a regular expression in one program's output, seconds."""
 _MOST_COLUMNS = 1_000
 _MOST_PROBLEMS = 8
 _LARGEST = 1e100
-"""Sums and squares of larger numbers may not be finite."""
+"""Maximum absolute number: sums and squares of larger numbers may not be finite."""
 _LONGEST_KEY = 100
 _NAME = re.compile(rf"({MEASURE_NAME})\s*(?:[\[(]([^\[\]()]{{1,16}})[\])])?")
 _TIME = "time_s"
@@ -42,7 +42,7 @@ _IPERF3 = (
     ("sum", "jitter_ms", "jitter_ms"),
     ("sum", "lost_percent", "lost_percent"),
 )
-"""Totals in a report of iperf3: where, key, measure."""
+"""Totals in a report of iperf3: path, key, measure."""
 
 SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("app", "node", "program", "measure", "unit"), pl.String),
@@ -50,13 +50,13 @@ SCHEMA: dict[str, Any] = {
     "time_s": pl.Float64,
     "value": pl.Float64,
 }
-"""Columns of ``measures.parquet``, which has a row for each value. index: its place in a series; null for a single
+"""Columns of ``measures.parquet``, with a row for each value. index: position in a series; null for a single
 number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A measure of one program. times: of its values, seconds; single: it is one number."""
+    """A measure of one program. times: times of its values, seconds; single: whether it is a single number."""
 
     unit: str
     values: Samples
@@ -65,8 +65,8 @@ class Series:
 
 
 class Written:
-    """A program's written measures, by name, and why others are left out, in sentences. slow: its regular expression
-    takes too long."""
+    """A program's measures, by name, and the reasons why others are left out, in sentences. slow: whether its regular
+    expression takes too long."""
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
@@ -75,12 +75,12 @@ class Written:
         self._room = MOST_VALUES
 
     def refuse(self, text: str) -> None:
-        """Note a problem; of very many the first."""
+        """Note a problem; of many problems only the first ones."""
         if len(self.problems) <= _MOST_PROBLEMS:
             self.problems.append(text if len(self.problems) < _MOST_PROBLEMS else "further problems are not listed")
 
     def add(self, key: str, values: Any, times: Any = None, unit: Any = None, *, single: bool = False) -> None:
-        """Add a measure, or note why not. key: its name, perhaps with a unit. values, times: lists of anything, or
+        """Add a measure, or note why not. key: its name, optionally with a unit. values, times: lists of any type, or
         arrays."""
         shown, name = _quote(key), _NAME.fullmatch(key) if len(key) <= _LONGEST_KEY else None
         if name is None:
@@ -123,7 +123,7 @@ class Written:
 
 
 def read_file(content: bytes, ending: str) -> Written:
-    """Return the measures in a file. ending: of its name."""
+    """Return the measures in a file. ending: suffix of its name."""
     written = Written()
     try:
         if ending == ".json":
@@ -142,7 +142,7 @@ def read_file(content: bytes, ending: str) -> Written:
 
 
 def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Written:
-    """Return the measures in lines of output, which a carriage return ends, too: the named groups of each match."""
+    """Return the measures in output lines: the named groups of each match. A carriage return also ends a line."""
     written, expression = Written(), re.compile(pattern.encode())
     has_times = _TIME in expression.groupindex
     found: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in expression.groupindex if name != _TIME}
@@ -173,7 +173,7 @@ def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Writte
         )
     for name, (values, times) in found.items():
         if values:
-            values = values[: len(times)]  # the limit may come between the two
+            values = values[: len(times)]  # the limit may fall between a time and its value
             written.add(name, values, times if has_times else None, units.get(name))
     if not (written.series or written.problems):
         written.refuse(f"no line of its output has a match of {_quote(pattern)}: correct the expression")
@@ -251,7 +251,7 @@ def _read_table(table: pl.DataFrame, written: Written) -> None:
 
 
 def _array(values: Any) -> Samples:
-    """Return numbers as an array; not a number for anything else."""
+    """Return numbers as an array; NaN for anything else."""
 
     def number(value: Any) -> float:
         try:
@@ -270,14 +270,14 @@ def _number(text: bytes | None) -> float | str | None:
 
 
 def _quote(value: Any, most: int = 40) -> str:
-    """Return a value for a message: its beginning, without control characters."""
+    """Return the beginning of a value for a message, without control characters."""
     text = "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else str(value)
     return f"'{printable(text[:most], kept='')}{'…' if len(text) > most else ''}'"
 
 
 def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    """Return the measures of the programs of a run, with the columns of :data:`SCHEMA`; and by application, why others
-    are missing. description: the content of ``run.json``."""
+    """Return the measures of a run's programs, with the columns of :data:`SCHEMA`; and the reasons for missing
+    measures, by application. description: the content of ``run.json``."""
     tables, problems = [pl.DataFrame(schema=SCHEMA)], dict[str, list[str]]()
     for application in applications_of(description) if description.get("t0_ns") is not None else ():
         known: dict[str, Series] = {}
@@ -329,8 +329,8 @@ def _read_program(raw: Path, program: str, declared: ProgramMeasures, slow: Coll
 class OwnMeasure:
     """A measure that programs of an application have written.
 
-    unit: of the figures, empty if unknown. nodes, samples: numbers of nodes with values, and of values. mean, median,
-    least, most: over all values. series: whether each program wrote a series; else it wrote one number.
+    unit: unit of the figures, empty if unknown. nodes, samples: number of nodes with values, and of values. mean,
+    median, least, most: over all values. series: whether each program wrote a series rather than a single number.
     """
 
     measure: str
@@ -345,7 +345,7 @@ class OwnMeasure:
 
 
 def summarise_own(table: pl.DataFrame) -> list[OwnMeasure]:
-    """Return the measures of one application, by its rows of the table of :func:`read_own`. Pure."""
+    """Return the measures of one application. table: its rows of the table of :func:`read_own`. Pure."""
     value = pl.col("value")
     figures = (value.mean().alias("mean"), value.median().alias("median"), value.min().alias("least"))
     found = table.group_by("measure", "unit", maintain_order=True).agg(

@@ -1,4 +1,4 @@
-"""The emulator's packet log: reading it, and one row per packet out of one record per packet and direction."""
+"""The emulator's packet log: reads records, one per packet and direction, and joins them to one row per packet."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from cellbed_node import inputs
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17
 MADE = 1 << 63
-"""First number of packets that a proxy has made, which enter the network there."""
+"""Minimum packet number (identifier) of packets made by a proxy, which enter the network at the proxy."""
 LARGEST = 8 << 30
-"""Bytes of a file of records that the emulator writes at most (``LARGEST_FILE`` in its ``writer.rs``)."""
+"""Maximum bytes of a file of records that the emulator writes (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17
-"""Records of a packet log that are read at a time (8 MiB)."""
+"""Maximum number of records of a packet log read at a time (8 MiB)."""
 
 RECORD = np.dtype(
     [
@@ -46,10 +46,10 @@ Integers = NDArray[np.int64]
 
 
 def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any]:
-    """Return the whole records of a binary log, mapped rather than loaded.
+    """Return the complete records of a binary log, mapped rather than loaded.
 
-    A file that ends inside a record or before its first (a killed run) gives what is whole. Raises
-    MeasureError when the file begins with something else than `magic`.
+    A file of a killed run may end inside a record; only complete records are returned. Raises MeasureError if the file
+    does not begin with `magic`.
     """
     count = _whole_records(path, magic, record)
     if count <= 0:
@@ -71,14 +71,14 @@ def _whole_records(path: Path, magic: bytes, record: np.dtype[Any]) -> int:
 
 
 def read_packets(path: Path) -> NDArray[Any]:
-    """Return a packet log that is one file, an array of `RECORD`."""
+    """Return a packet log in a single file, an array of `RECORD`."""
     return read_records(path, MAGIC, RECORD)
 
 
 def log_files(path: Path) -> list[tuple[int, Path]]:
-    """Return the files of a packet log in their order, each with the number of its first record.
+    """Return the files of a packet log in order, each with the number of its first record.
 
-    There is one, unless the log keeps only its latest records: then the first number counts the removed records.
+    There is one file, unless the log keeps only its latest records: then the first number counts the removed records.
     """
     older = [(int(it.suffix[1:]), it) for it in path.parent.glob(f"{path.name}.*") if it.suffix[1:].isdecimal()]
     begin = 0
@@ -90,7 +90,7 @@ def log_files(path: Path) -> list[tuple[int, Path]]:
 
 
 def removal_warning(path: Path) -> str | None:
-    """Return the line of reports about a packet log without its oldest records; None if it has all."""
+    """Return the report's line about a packet log without its oldest records; None if all records are there."""
     removed = log_files(path)[0][0]
     if not removed:
         return None
@@ -101,7 +101,7 @@ def removal_warning(path: Path) -> str | None:
 
 
 def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
-    """Return the packet log in its order, at most `PART` records at a time."""
+    """Yield the packet log in order, at most `PART` records at a time."""
     for _, each in log_files(path):
         count = _whole_records(each, MAGIC, RECORD)
         if count <= 0:
@@ -113,8 +113,8 @@ def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
 
 
 def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
-    """Return the records of TCP and UDP packets to or from one of `service_ports`; of all others there is only a part
-    in memory at a time."""
+    """Return the records of TCP and UDP packets to or from one of `service_ports`. Memory holds only a part of the
+    other packets at a time."""
     kept = [part[_is_of_service(part, service_ports)] for part in packet_parts(path)]
     return np.concatenate([np.empty(0, RECORD), *kept])
 
@@ -129,11 +129,11 @@ def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray
 class Crossings:
     """Packets that crossed the network, one entry each, in order of entry. Times in ns.
 
-    entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
-    service included; delayed: in the delay stages of all its directions; proxied: between its directions, in a proxy;
-    left: when the emulator really handed it over at the end of its path; delivered: it came to that end; dropped: it
-    did not, by the path model's decision. source, destination: vertex numbers. sequence: of TCP, else 0. doubled: the
-    network made a copy of it. size: of the IP packet, bytes.
+    entered: reached the first direction of its path; queued: time in the bottlenecks of all its directions, including
+    service; delayed: time in the delay stages of all its directions; proxied: time in a proxy between its directions;
+    left: when the emulator really handed the packet over at the end of its path; delivered: whether it reached that
+    end; dropped: whether the path model dropped it. source, destination: vertex numbers. sequence: for TCP, else 0.
+    doubled: whether the network duplicated it. size: IP length, bytes.
     """
 
     entered: Integers
@@ -159,11 +159,11 @@ class Crossings:
 
 
 Places = NDArray[np.uint32]
-"""The ends (vertex << 16 | port) of services whose connections have moved, each with its first one."""
+"""The ends (vertex << 16 | port) of services whose connections have moved, each with the first end."""
 
 
 def places(description: dict[str, Any]) -> Places:
-    """Return the ends of the services of a run that have moved. description: the content of ``run.json``."""
+    """Return the ends of a run's services that have moved. description: the content of ``run.json``."""
     number = {str(node["name"]): vertex for vertex, node in enumerate(description.get("nodes") or [])}
     homes: dict[int, int] = {}
     for move in description.get("migrations") or []:
@@ -175,7 +175,7 @@ def places(description: dict[str, Any]) -> Places:
 
 
 def home(moved: Places, vertex: NDArray[np.uint16], port: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Return the vertices of ends, of a service that has moved the first one: so its connections are one each."""
+    """Return the vertices of ends; a moved service keeps its first vertex, so that each connection stays one."""
     if not len(moved):
         return vertex
     end = vertex.astype(np.uint32) << np.uint32(16) | port
@@ -184,10 +184,10 @@ def home(moved: Places, vertex: NDArray[np.uint16], port: NDArray[np.uint16]) ->
 
 
 def _first_copies(hops: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return one record per packet and direction, in the order of the log, and the packets that were doubled: of these
-    the copy that got on.
+    """Return one record per packet and direction, in the order of the log, and the packets that were duplicated. A
+    duplicated packet is represented by its first copy that was not dropped.
 
-    That is the first that was not dropped, for the receiver has done with the packet when the first copy is there.
+    The receiver needs no second copy.
     """
     order = np.lexsort((hops["drop"] != 0, hops["direction"], hops["packet"]))
     packet, direction = hops["packet"][order], hops["direction"][order]
@@ -203,22 +203,22 @@ def crossings(
     service_ports: Collection[int] | None = None,
     nodes: Sequence[str] = (),
 ) -> Crossings:
-    """One row per packet of `log`; with `service_ports` only of the TCP and UDP packets to or from one of them.
+    """Return one row per packet of `log`; with `service_ports`, only TCP and UDP packets to or from one of these ports.
 
-    directions: as in ``run.json`` (``index``, ``from``, ``to``). nodes: names of the vertices, in their order; a node
-    that is not among them is known only if it sends packets.
+    directions: as in ``run.json`` (``index``, ``from``, ``to``). nodes: names of the vertices, in order; other nodes
+    are known only if they send packets.
     """
     copies = np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)])
     hops, doubled = _first_copies(copies)
-    # A packet's records come in the order of its hops, because each is written when the packet leaves that
-    # hop: a stable sort by packet keeps it.
+    # The records of a packet are in the order of its hops, because each is written when the packet leaves the hop. A
+    # stable sort by packet keeps this order.
     hops = hops[np.argsort(hops["packet"], kind="stable")]
     packet = hops["packet"]
     first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
     begins = {int(d["index"]): str(d["from"]) for d in directions}
     ends = {int(d["index"]): str(d["to"]) for d in directions}
     if nodes:
-        # The log's oldest records may have been removed, and with them the first hops of a packet.
+        # The log's oldest records may have been removed, including the first hops of a packet.
         at = {name: vertex for vertex, name in enumerate(nodes)}
         entry_of = np.array([at.get(begins.get(each, ""), -1) for each in range(1 + max(begins, default=0))])
         entered = np.isin(packet, packet[first][entry_of[hops[first]["direction"]] == hops[first]["source_vertex"]])
@@ -227,7 +227,7 @@ def crossings(
         first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
     last = np.r_[first[1:], len(hops)][: len(first)] - 1
     head, tail = hops[first], hops[last]
-    # Vertices are numbers in the log and names in run.json; a packet's first direction begins at its source.
+    # Vertices are numbers in the log and names in run.json; the first direction of a packet begins at its source.
     own = head[head["packet"] < MADE]
     pairs = np.unique(own["source_vertex"].astype(np.int64) << 16 | own["direction"])
     vertices = {int(pair >> 16): begins[int(pair & 0xFFFF)] for pair in pairs if int(pair & 0xFFFF) in begins}

@@ -12,9 +12,9 @@ from cellbed.runformat.spans import PATH
 def with_paths(pages: pl.DataFrame, objects: pl.DataFrame, application: Description) -> pl.DataFrame:
     """Add to the loads of an application the durations of its spans on the critical path (``path_*_ns``). Pure.
 
-    objects: measured, of these loads. The path ends with the object that was complete last before the load event;
-    before it come the objects that named each other, each until the next one was wanted. What lies between is the
-    browser's. Null where an object on the path has no parts.
+    objects: measured objects of these loads. The path ends with the last object complete before the load event. Before
+    it are the objects that named each other, each until the next object was requested. The time between is the
+    browser's. Null if an object on the path has no parts.
     """
     spans = [span for span in application.spans if span.begin.startswith(PATH)]
     names = [span.name for span in spans if span.begin != f"{PATH}browser"]
@@ -36,7 +36,7 @@ def with_paths(pages: pl.DataFrame, objects: pl.DataFrame, application: Descript
 def _durations(
     page: Mapping[str, Any], objects: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> list[int | None]:
-    """Return the browser's share of a load and the durations of objects' parts on its path, ns."""
+    """Return the browser's part of a load and the durations of the parts of objects on its path, ns."""
     unknown: list[int | None] = [None] * (1 + len(columns))
     if page["started_ns"] is None or page["reply_ns"] is None:
         return unknown

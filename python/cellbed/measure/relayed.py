@@ -1,9 +1,9 @@
-"""Requests in datagrams that a relay passes on: the last datagram of each on both sides of the relay.
+"""Requests in datagrams that a relay forwards: the last datagram of each request on both sides of the relay.
 
-A client knows when it had sent a request, such as a frame of a call, and the receiver when its last datagram had come;
-neither knows their numbers. The last datagram is the one that arrived last before. On the other side of the relay it is
-the last one of the same size that had reached the relay then. Where several of one size come at the same time it may be
-a neighbour of it, which is wrong by their distance.
+A client knows when it sent a request, such as a frame of a call. The receiver knows when the last datagram arrived.
+Neither knows the datagram's number. The last datagram is the last arrival until then. On the other side of the relay,
+it is the last datagram of the same size that had reached the relay. If several datagrams of one size arrive together,
+a neighbour may be chosen; the error is their distance.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ def with_relayed(requests: pl.DataFrame, application: Description, streams: Stre
     """Add the numbers of each request's last datagram, as ``workloads/udp.py`` counts them, and the ports of both
     clients, ``local_port`` and ``receiver_port``. Pure.
 
-    requests: of an application with one relay, with ``receiver`` (the node), ``sent_ns`` and ``received_ns``. Null
-    where no datagram fits.
+    requests: table of an application with one relay, with ``receiver`` (the node), ``sent_ns`` and ``received_ns``.
+    Numbers are null if no datagram fits.
     """
     known = requests.with_row_index("row").drop_nulls(["receiver", "remote_port", "sent_ns", "received_ns"])
     found = [pl.DataFrame(schema={"row": pl.UInt32, **dict.fromkeys(_NUMBERS, pl.Int64)})]

@@ -1,8 +1,8 @@
 """Repetitions of an experiment: intervals, paired comparisons, how many more are needed. Pure.
 
 The unit is the repetition, with one value each, such as the P99 of its latency. The requests of a run share its trace
-offset and seed, so they are one draw of everything that is random between runs. For intervals within a run see
-:mod:`cellbed.measure.statistics`. SciPy is imported where it is used: it takes long.
+offset and seed, so they are a single draw of everything that is random between runs. For intervals within a run see
+:mod:`cellbed.measure.statistics`. SciPy is imported inside functions because its import takes long.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from cellbed.measure.statistics import CONFIDENCE, finite, label, smallest_sampl
 Values = NDArray[np.float64]
 
 _LEAST_CONFIDENCE = 0.93
-"""Confidence that suffices for the whole range as a quantile's interval where no interval with equal tails has the
-wanted confidence: the range of five values holds the median with 93.75 %."""
+"""Minimum confidence of the whole range as a quantile's interval, if no interval with equal tails has the wanted
+confidence: the range of five values contains the median with 93.75 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A value over repetitions with its interval, in the unit of the values.
 
-    value, low, high: ``None`` where the repetitions do not support them, and `note` has the reason. repetitions: their
-    number. confidence: of the interval.
+    value, low, high: ``None`` if the repetitions do not support them; `note` is the reason. repetitions: number of
+    repetitions. confidence: confidence of the interval.
     """
 
     value: float | None
@@ -40,12 +40,12 @@ class Interval:
 
     @property
     def half_width(self) -> float | None:
-        """Return half of the interval's width."""
+        """Return half the width of the interval."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 _LEAST = 3
-"""Repetitions for an interval of a mean: Student's t of two is 12.7, of three 4.3."""
+"""Minimum number of repetitions for an interval of a mean: Student's t is 12.7 for two, 4.3 for three."""
 
 
 def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = math.inf) -> Interval:
@@ -71,11 +71,11 @@ def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = mat
 
 
 def mean_bounds(samples: Values, least: float = -math.inf, most: float = math.inf) -> tuple[Values, Values]:
-    """Return the ends of the 95 % interval of the mean for samples along the last axis, at least two values in each.
+    """Return the bounds of the 95 % interval of the mean for samples along the last axis, at least two values each.
 
-    They are Student's; where the quantity cannot be below 0 and no value is 0, Student's of the logarithm of the mean
-    (whose error is the relative error of the mean), which are nearer for skewed values. No end is below `least` or
-    above `most`.
+    The interval is Student's. If the quantity cannot be below 0 and no value is 0, it is Student's of the logarithm of
+    the mean (whose error is the relative error of the mean), which fits skewed values better. No bound is below
+    `least` or above `most`.
     """
     n = samples.shape[-1]
     mean, half = samples.mean(-1), _t(n) * samples.std(-1, ddof=1) / math.sqrt(n)
@@ -90,9 +90,9 @@ def mean_bounds(samples: Values, least: float = -math.inf, most: float = math.in
 def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
     """Return the quantile over repetitions with a 95 % interval that assumes no distribution (:func:`quantile_bounds`).
 
-    The value is the order statistic of rank ⌈n q⌉, or the mean of it and the next where n q is whole. Values may be
-    +inf (no finite percentile in a repetition). With fewer values than the interval needs the result is the whole range
-    if it has at least 93 % confidence, as for the median of five values, else refused.
+    The value is the order statistic of rank ⌈n q⌉, or its mean with the next one if n q is an integer. Values may be
+    +inf (no finite percentile in a repetition). With too few values for the interval, the result is the whole range
+    if its confidence is at least 93 %, as for the median of five values; else the interval is refused.
     """
     sample, n = _sample(values)
     if (wrong := _unusable(sample, infinite=True)) is not None:
@@ -100,7 +100,7 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
     rank, ordered = n * quantile, np.sort(sample)
     first = math.ceil(rank - 1e-9) - 1
     value = finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
-    outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile is above, or below, all values
+    outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile lies above, or below, all values
     confidence = CONFIDENCE if n >= smallest_sample(quantile) else 1 - sum(outside)
     if max(outside) > (1 - _LEAST_CONFIDENCE) / 2:
         least, verb = smallest_sample(quantile), "is" if n == 1 else "are"
@@ -111,11 +111,11 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
 
 
 def quantile_bounds(samples: Values, quantile: float) -> tuple[Values, Values]:
-    """Ends of the 95 % interval of a quantile for samples along the last axis, by interpolated order statistics; the
-    whole range where they are too few.
+    """Return the bounds of the 95 % interval of a quantile for samples along the last axis, by interpolated order
+    statistics; the whole range for too few samples.
 
     Nyblom, "Note on interpolated order statistics", Statistics & Probability Letters 14, 1992; for the median the same
-    as Hettmansperger & Sheather, 1986. Order statistics alone are conservative: 97.9 % for the median of ten values.
+    as Hettmansperger & Sheather, 1986. Plain order statistics are conservative: 97.9 % for the median of ten values.
     """
     ordered = np.sort(samples, -1)
     if ordered.shape[-1] < smallest_sample(quantile):
@@ -133,7 +133,7 @@ def _lower_end(ordered: Values, quantile: float) -> Values:
     share = 1 / (1 + rank * (1 - quantile) * over / ((n - rank) * quantile * under)) if under > 0 else 0.0
     lower, upper = ordered[..., rank - 1], ordered[..., rank]
     with np.errstate(invalid="ignore"):
-        # Ends may be infinite.
+        # Bounds may be infinite.
         return np.where((lower == upper) | (share == 0), lower, (1 - share) * lower + share * upper)
 
 
@@ -147,8 +147,8 @@ def difference_of_pairs(differences: ArrayLike) -> Interval:
 def ratio_of_pairs(first: ArrayLike, second: ArrayLike) -> Interval | None:
     """Return the geometric mean of the ratios second / first with its 95 % interval, by Student's t of the logarithms.
 
-    A factor that works proportionally changes large values by more than small ones: its differences are skewed, the
-    logarithms of its ratios are not. ``None`` unless all values are positive and finite, and there are three pairs.
+    A factor that works proportionally changes large values more than small ones: the differences are skewed, but the
+    logarithms of the ratios are not. ``None`` unless all values are positive and finite, and there are three pairs.
     """
     pairs = np.array([_values(first), _values(second)])
     if pairs.shape[1] < _LEAST or not (np.isfinite(pairs) & (pairs > 0)).all():
@@ -159,7 +159,7 @@ def ratio_of_pairs(first: ArrayLike, second: ArrayLike) -> Interval | None:
 
 
 def p_of_pairs(differences: ArrayLike) -> float:
-    """Return the p-value of Student's t for a mean difference of zero. At least two pairs, all finite."""
+    """Return the p-value of Student's t for a mean difference of zero. Needs at least two pairs, all finite."""
     from scipy.special import stdtr
 
     sample, n = _sample(differences)
@@ -170,8 +170,8 @@ def p_of_pairs(differences: ArrayLike) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p-values of comparisons that were made together, adjusted so that the chance of any false one stays below the
-    level (Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979).
+    """Return adjusted p-values of simultaneous comparisons: the chance of any false one stays below the level (Holm,
+    "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979).
     """
     order = np.argsort(ps, kind="stable")
     factors = np.arange(len(ps), 0, -1)
@@ -181,11 +181,11 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
-    """Return the number of repetitions, besides `pilot`, that a 95 % interval of the mean of this half-width needs.
+    """Return the number of further repetitions, besides `pilot`, for a 95 % interval of the mean of this half-width.
 
-    Stein's two-stage procedure (Annals of Mathematical Statistics 16, 1945, pp. 243–258): (t·s / half_width)² in all,
-    with t and s of the pilot, so a small pilot is careful. None for a pilot with fewer than three values or some that
-    are not finite. Raises ValueError unless half_width is above 0.
+    Stein's two-stage procedure (Annals of Mathematical Statistics 16, 1945, pp. 243–258): (t·s / half_width)² in total,
+    with t and s of the pilot, so a small pilot gives a cautious number. None for a pilot with fewer than three values
+    or with values that are not finite. Raises ValueError unless half_width is above 0.
     """
     if not half_width > 0:
         raise ValueError(f"a half-width must be above 0, not {half_width}")
@@ -212,7 +212,7 @@ def _sample(values: ArrayLike) -> tuple[Values, int]:
 
 
 def _unusable(sample: Values, *, infinite: bool = False) -> str | None:
-    """Return the reason why a sample has no value. Leaving repetitions out would favour those that lose most."""
+    """Return the reason why a sample has no value. Omitting repetitions would favour those that lose most."""
     if not len(sample):
         return "refused: there are no repetitions"
     bad = int((np.isnan(sample) if infinite else ~np.isfinite(sample)).sum())

@@ -1,12 +1,12 @@
-"""Requests that programs report: the connection that carried each is found in the packet log, and its time divided.
+"""Requests that programs report: find the connection of each request in the packet log, and divide its time.
 
-A request is known by its begin and end only. In between, bytes went to the server and back on a connection of
-its node. Of several connections, the match has the first byte soonest after the begin and the last byte latest before
-the end. Requests that end first choose first, and a burst belongs to one request. A request without a
-connection takes another request's connection if a further connection fits that request. Where the log does not decide
-(another connection fits as well, or requests share a connection, as of HTTP/2), a request has no parts.
-A request that may end early, with the headers of its reply, ends with the last byte of the reply instead: the last one
-before the next request of the connection, or before the end of that.
+Only the begin and the end of a request are known. In between, bytes went to the server and back on a connection of
+the client's node. The best match is the connection with the first byte soonest after the begin and the last byte latest
+before the end. Requests that end first choose first, and a burst belongs to one request. If a request has no
+connection, it takes the connection of another request that also fits a free connection. If the log does not decide
+(another connection fits as well, or requests share a connection, as with HTTP/2), a request has no parts.
+A request that may end early, with the headers of its reply, ends with the reply's last byte instead. This is the last
+byte before the next request of the connection, or before the end of the connection.
 """
 
 from collections import Counter
@@ -28,13 +28,13 @@ TOLERANCE_NS = 1_000_000
 DECISIVE = 4
 """Minimum ratio between the misfits of the second best connection and the best."""
 MOST_TRIED = 16
-"""Requests whose connection another one may take instead."""
+"""Maximum number of requests considered for another connection to make room for one request."""
 SHARED = 0.1
-"""Share of the requests on a connection: if more seem to share it, all that overlap others do."""
+"""Maximum share of a connection's requests that seem to share it; above, all overlapping requests count as sharing."""
 ACKNOWLEDGEMENT = 48
-"""Bytes of a burst to the server that is no request: HTTP/2 acknowledges in at most as many, also over TLS."""
+"""Maximum bytes of a burst to the server that is no request: an HTTP/2 acknowledgement, also over TLS."""
 FAREWELL, FAREWELL_NS = 100, 1_000_000_000
-"""Bytes of the message that closes TLS, and the pause before it."""
+"""Maximum bytes of the message that closes TLS, and minimum pause before this message."""
 SHARES = "shares its connection with other requests, as with HTTP/2"
 SEVERAL = "several connections fit"
 ELSEWHERE = "no TCP connection of its node goes to its server and port"
@@ -47,7 +47,7 @@ _UNDER_WAY = ("sending", "resent", "queued", "delayed", "late")
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Requests, one entry each, ns. certain: it used a connection. early: it may end with the headers of its reply;
-    secure: over TLS. app: its program's; server, port: of the other end, where they are known."""
+    secure: over TLS. app: application of its program; server, port: the other end, if known."""
 
     begin: Integers
     end: Integers
@@ -60,10 +60,10 @@ class Asked:
 
 
 class Bursts:
-    """Bursts of connections behind each other: the fields of :data:`~cellbed.measure.connections.BURST` as arrays.
+    """Bursts, connection by connection: the fields of :data:`~cellbed.measure.connections.BURST` as arrays.
 
-    connection: the row of each burst's connection; lowest: the first burst of each connection. opened, server, port: of
-    connections.
+    connection: row of the connection of each burst; lowest: first burst of each connection. opened, server, port: of
+    each connection.
     """
 
     def __init__(self, connections: pl.DataFrame) -> None:
@@ -80,8 +80,8 @@ class Bursts:
         self.port: list[int] = connections["server_port"].to_list()
 
     def _inner(self) -> dict[str, Integers]:
-        """Return the fields of bursts that are followed by another one of their message: its transport. An end that
-        sends on after a packet that was not full had nothing to send in between."""
+        """Return the fields of bursts that precede another burst of the same message: their time is transport. An end
+        that sends again after a packet that was not full had nothing to send in between."""
         fields, idle = dict(self.fields), self.fields["idle"]
         goes_on = np.r_[(self.way[1:] == self.way[:-1]) & (self.connection[1:] == self.connection[:-1]), False]
         goes_on = goes_on[: len(self.way)]
@@ -108,14 +108,14 @@ class Bursts:
         return np.maximum(found, index)
 
     def sent(self, burst: int, begin: int) -> int:
-        """Return when a request that began at `begin` began a burst, which may have begun for something before."""
+        """Return when a request that began at `begin` began the burst, which may have begun earlier for another."""
         return int(self.begin[burst] if self.begin[burst] >= begin - TOLERANCE_NS else self.wrote[burst])
 
 
 def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | None]]:
-    """Return the first and the last burst of each request, NEVER for one that cannot be assigned, and why. Pure.
+    """Return the first and the last burst of each request, NEVER if it cannot be assigned, and the reason. Pure.
 
-    bursts: of the connections that the node of all these requests has opened.
+    bursts: bursts of the connections that the node of all these requests opened.
     """
     search = _Search(asked, bursts)
     search.assign()
@@ -128,10 +128,10 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | 
         shares[search.overlapped(request)] = True
     for one, other in _neighbours(first, bursts):
         own = slice(first[one], last[one] + 1)
-        if asked.begin[other] < bursts.until[last[one]]:  # the other waited for the connection, or they share it
+        if asked.begin[other] < bursts.until[last[one]]:  # `other` waited for the connection, or shares it
             wrote = np.where(bursts.way[own] == _TO_SERVER, bursts.wrote[own], 0)
             shares[[one, other]] |= (wrote > max(asked.begin[other], bursts.begin[first[one]])).any()
-        if asked.early[one]:  # what arrives after the other was sent, or was sent before that arrived, is not of it
+        if asked.early[one]:  # bytes after `other` was sent, or sent before `one` arrived, do not belong to `one`
             sent, answer = bursts.sent(int(first[other]), int(asked.begin[other])), int(first[other]) + 1
             answers = bursts.begin[answer : last[other] + 1][bursts.way[answer : last[other] + 1] == _TO_CLIENT]
             mixed = bursts.until[last[one]] > sent or answers[0] < bursts.heard[first[other]]
@@ -159,7 +159,7 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | 
 
 
 def _neighbours(first: Integers, bursts: Bursts) -> Iterator[tuple[int, int]]:
-    """Pairs of requests that follow each other on one connection."""
+    """Yield pairs of consecutive requests on one connection."""
     assigned = np.flatnonzero(first != NEVER)
     for one, other in pairwise(assigned[np.argsort(first[assigned], kind="stable")].tolist()):
         if bursts.connection[first[one]] == bursts.connection[first[other]]:
@@ -167,7 +167,7 @@ def _neighbours(first: Integers, bursts: Bursts) -> Iterator[tuple[int, int]]:
 
 
 class _Search:
-    """first, last: bursts of each request; cost: how badly they fit. owner: the request of each burst, or NEVER."""
+    """A search for bursts. first, last: bursts of each request; cost: misfit. owner: request per burst, or NEVER."""
 
     def __init__(self, asked: Asked, bursts: Bursts) -> None:
         self._asked, self._bursts = asked, bursts
@@ -180,7 +180,7 @@ class _Search:
         self._peers = set(zip(bursts.server, bursts.port, strict=True))
 
     def assign(self, programs: Mapping[int, str] | None = None) -> None:
-        """Assign bursts to requests. programs: applications of connections, where they are known."""
+        """Assign bursts to requests. programs: applications of connections, if known."""
         self._programs = programs or {}
         self.owner = np.full(len(self._bursts.way), NEVER, np.int64)
         self.first, self.last = np.full((2, len(self._asked.begin)), NEVER, np.int64)
@@ -190,7 +190,7 @@ class _Search:
                 self._make_room(request, {request})
 
     def _place(self, request: int) -> bool:
-        """Assign the free bursts that fit a request best. Return whether there are any."""
+        """Assign the free bursts that fit a request best. Return whether there are such bursts."""
         best = min(self.candidates(request), default=None)
         if best is not None:
             self.cost[request], self.first[request], self.last[request] = best
@@ -198,7 +198,7 @@ class _Search:
         return best is not None
 
     def _make_room(self, request: int, tried: set[int]) -> bool:
-        """Assign the bursts of another request, if others fit that one (Kuhn's algorithm). Return whether they do."""
+        """Take the bursts of another request that fits other bursts (Kuhn's algorithm). Return whether it succeeded."""
         for other in self.overlapped(request).tolist():
             if other in tried or len(tried) > MOST_TRIED:
                 continue
@@ -215,7 +215,7 @@ class _Search:
         return False
 
     def programs(self) -> dict[int, str]:
-        """Return the application of most requests of each connection."""
+        """Return for each connection the application with most requests on it."""
         counts: dict[int, Counter[str]] = {}
         for request in np.flatnonzero(self.first != NEVER).tolist():
             of = int(self._bursts.connection[self.first[request]])
@@ -223,7 +223,7 @@ class _Search:
         return {connection: app for connection, each in counts.items() if (app := each.most_common(1)[0][0])}
 
     def exchangeable(self, request: int) -> bool:
-        """Return whether a request that may end early, and another one, fit as well with the bursts of each other."""
+        """Return whether a request that may end early and another request fit each other's bursts as well."""
         asked = self._asked
         replies = self._replies(int(asked.begin[request]), int(asked.end[request]), early=True)
         others = set(self.owner[replies].tolist()) - {NEVER, request} if asked.early[request] else ()
@@ -241,7 +241,7 @@ class _Search:
         return False
 
     def candidates(self, request: int) -> Iterator[tuple[float, int, int]]:
-        """Return how badly connections fit, with their first and last burst that no request has."""
+        """Yield candidate connections: misfit, first and last free burst."""
         asked, bursts = self._asked, self._bursts
         begin, end, early = int(asked.begin[request]), int(asked.end[request]), bool(asked.early[request])
         arrived = bursts.heard if early else bursts.until
@@ -282,7 +282,7 @@ class _Search:
         return SHARES if fitting & shared else UNFINISHED if fitting else NOTHING
 
     def overlapped(self, request: int) -> Integers:
-        """Return the requests whose bursts a request without bursts may have: some went and came during it."""
+        """Return the requests whose bursts this request may have used: bursts to and from the server fall within it."""
         asked, bursts = self._asked, self._bursts
         begin, end = int(asked.begin[request]), int(asked.end[request])
         replies = self._replies(begin, end, early=bool(asked.early[request]))
@@ -303,7 +303,7 @@ class _Search:
         return low - 1 if low > lowest and self._bursts.wrote[low - 1] >= begin else low
 
     def _replies(self, begin: int, end: int, *, early: bool) -> Integers:
-        """Bursts to the client that began after `begin` and arrived until `end`; early: their first packets did."""
+        """Return bursts to the client that began after `begin` and arrived by `end`; early: first packets only."""
         down, arrived = self._down[early]
         low, high = np.searchsorted(arrived, (begin, end + TOLERANCE_NS + 1))
         replies: Integers = down[low:high]
@@ -322,12 +322,12 @@ class _Search:
 
 
 def attach(requests: pl.DataFrame, connections: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Add the connection and the durations of :data:`~cellbed.runformat.spans.REPORTED` to requests, or `unassigned`,
-    why there are none, and return with them the times at which each waited for its server. Pure.
+    """Add to requests their connection and the durations of :data:`~cellbed.runformat.spans.REPORTED`, or the reason
+    why there are none (`unassigned`). Return the requests and the times at which each waited for its server. Pure.
 
     requests: with ``app``, ``begin_ns`` and ``reply_ns``, perhaps ``certain``, ``early``, ``secure``, ``peer`` and
-    ``peer_port``, as of :class:`Asked`; those without a reply get nothing. One that ended before its reply gets the end
-    of that as ``reply_ns``, and its own duration as ``span_s``.
+    ``peer_port``, as in :class:`Asked`. Requests without a reply get nothing. A request that ended before its reply
+    gets the end of the reply as ``reply_ns``, and its own duration as ``span_s``.
     connections: the table of `read_connections` with bursts, without those that carried other requests.
     """
     flags = dict.fromkeys(("certain", "early", "secure"), pl.Boolean)
@@ -396,7 +396,7 @@ def _durations(
     sends_next = np.r_[bursts.way[1:], NEVER][: len(bursts.way)]
 
     def spent(value: Integers, mask: NDArray[np.bool_]) -> Integers:
-        """Sum from the first burst of each request to the one before the last."""
+        """Return the sum from the first burst of each request to the last but one."""
         total: Integers = np.r_[0, np.cumsum(np.where(mask, value, 0))]
         return total[last] - total[first]
 
@@ -410,7 +410,7 @@ def _durations(
         for name in _UNDER_WAY[:-1]:
             found[f"{way}_{name}_ns"] = spent(inner[name], mine) + bursts.fields[name][last] * mine[last]
         found[f"{way}_sending_ns"] += spent(inner["acknowledged"], mine) + spent(inner["other"], ~mine)
-    # What the program stamped on the wrong side of a packet, and what the last burst took after the next had begun.
+    # Lateness of the program's stamps relative to the packet, and time of the last burst after the next one began.
     late = spent(inner["late"], bursts.way != NEVER) + bursts.fields["late"][last]
     rest = left - entered - late - sum(found.values())
     found["uplink_sending_ns"] += entered - sent
@@ -438,7 +438,7 @@ def _durations(
 
 
 def _waits(rows: Integers, ends: pl.DataFrame, bursts: Bursts, first: Integers, last: Integers) -> pl.DataFrame:
-    """Return when each request waited for its server, in the columns of :data:`_WAIT`; rows: of requests."""
+    """Return the times at which each request waited for its server, in the columns of :data:`_WAIT`. rows: requests."""
     count = last - first
     request = np.repeat(np.arange(len(rows)), count)
     reply = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum()) + 1

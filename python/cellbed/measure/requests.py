@@ -22,15 +22,15 @@ from cellbed.runformat.spans import SERVICE, Span
 from cellbed_node.tcp import TCP_INFO
 
 STATUSES = ("ok", "late", "failed", "timed-out", "lost")
-"""Of requests that a policy did not skip."""
+"""Statuses of requests that a policy did not skip."""
 MOST_STEPS = 50
-"""Names of the requests that the programs of an application report; all others are one."""
+"""Maximum number of request names reported by an application's programs; all other names are merged into one."""
 
 _CLIENT_STAMPS = ("intended_ns", "started_ns", "sent_ns", "accepted_ns", "reply_ns")
 _TCP = pl.Struct(dict.fromkeys(TCP_INFO, pl.Int64))
 _TYPES: dict[ColumnType, Any] = {"integer": pl.Int64, "text": pl.String, "number": pl.Float64, "tcp": _TCP}
 _SINCE_INTENDED = ("first_byte", "first_paint", "largest_paint")
-"""Stamps in ``_ns`` that are measures in ``_s``, too, since the intended time."""
+"""Stamps (``_ns``) that are also measures (``_s``), as time since the intended time."""
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the connection was certainly open at this stamp
 _NONE = Description("", "", name="")
 
@@ -44,10 +44,10 @@ def read_requests(
     connections: the table of :func:`~cellbed.measure.connections.read_connections`; traced: spans of OpenTelemetry.
 
     description: the content of ``run.json``. Requests: one row each, by intended time. Columns: ``app``, the stamps
-    (``*_ns``, this machine's CLOCK_MONOTONIC), those that the applications declare, ``intended_s`` (since the start of
-    the schedule), ``latency_s`` (reply − intended; null without a good reply), ``part_<name>`` in seconds,
-    ``residual_s`` = latency − Σ parts. Missing values are null, as is what only another application declares. Messages:
-    see :func:`_messages`.
+    (``*_ns``, this machine's CLOCK_MONOTONIC), columns that the applications declare, ``intended_s`` (since the start
+    of the schedule), ``latency_s`` (reply − intended; null without a good reply), ``part_<name>`` in seconds,
+    ``residual_s`` = latency − Σ parts. Missing values are null, as are columns that only another application declares.
+    Messages: see :func:`_messages`.
     """
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     recorded = [(each, _read_records(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
@@ -98,7 +98,7 @@ def _join_packets(
     raw: Path,
     ahead: dict[str, int],
 ) -> tuple[list[tuple[Description, pl.DataFrame]], pl.DataFrame]:
-    """Return the applications whose programs report their requests, with columns from the packet log, and all
+    """Add columns from the packet log to applications whose programs report their requests. Return these, and all
     calls."""
     ends = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
     others = [table.select(**ends).drop_nulls() for application, table in recorded if not application.reported]
@@ -112,7 +112,7 @@ def _join_packets(
             common = both["step"].value_counts(sort=True)["step"].head(MOST_STEPS).implode()
             step = pl.when(pl.col("step").is_in(common)).then("step").otherwise(pl.lit("others"))
             reporting.append((application, both.with_columns(step)))
-    # All calls of a node together: each may be a candidate for the connection of another.
+    # All calls of a node together: each call may be a candidate for another call's connection.
     inner = traced.calls.filter(pl.col("request").is_null())
     attached, waits = attach(
         pl.concat([*(table for _, table in reporting), inner], how="diagonal_relaxed"), connections
@@ -130,7 +130,7 @@ def _join_packets(
 
 
 def _assign_servers(application: Description, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
-    """Return requests that programs report; ``server`` is the new one after their connection has moved."""
+    """Add the server to reported requests: after a connection has moved, ``server`` is the new server."""
     for move in description.get("migrations") or []:
         switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
         if switched and move["app"] == application.name and not move["failed"] and move.get("moves_memory"):
@@ -146,19 +146,18 @@ def typed(columns: Mapping[str, ColumnType]) -> dict[str, Any]:
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the requests without those that a policy skipped: only these can have a latency, or lack one."""
+    """Return the requests that no policy skipped: only these can have a latency, or lack one."""
     return requests.filter(pl.col("status") != "skipped")
 
 
 def _read_records(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
-    """Return the records of an application's clients and servers, one row per request. ahead: ns by node."""
+    """Return the records of an application's clients and servers, one row per request. ahead: lead by node, ns."""
     own, server = application.client_columns, application.server_columns
     requests = read_records(raw, application.name, REQUESTS, typed(REQUEST | own), ahead).unnest("tcp")
     joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
         service = read_records(raw, application.name, SERVICES, typed(SERVED | server), ahead)
-        # A request may be served twice where the transport repeats it; the first service is the one that was
-        # answered.
+        # A request may be served twice if the transport retransmits it; the first service produced the reply.
         first = next(iter(server))
         service = service.sort(first).unique(["endpoint", "request"], keep="first")
         joined = joined.join(service, on=["endpoint", "request"], how="left")
@@ -166,14 +165,14 @@ def _read_records(raw: Path, application: Description, ahead: dict[str, int]) ->
 
 
 def _measure(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
-    """Adds latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
+    """Add latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
     joined = attached if application.reported else _split_waiting(attached)
     since = [name for name in _SINCE_INTENDED if f"{name}_ns" in joined.columns]
     joined = joined.with_columns(
         _seconds(pl.col(f"{name}_ns") - pl.col("intended_ns")).alias(f"{name}_s") for name in since
     )
     origin = pl.lit(t0_ns, pl.Int64) if t0_ns is not None else pl.col("intended_ns").min()
-    # In whole nanoseconds, so that the residual is exact.
+    # Whole nanoseconds keep the residual exact.
     durations = {span.column: _duration(span, joined.columns) for span in application.spans}
     spent = pl.sum_horizontal(list(durations.values()), ignore_nulls=False) if durations else pl.lit(None, pl.Int64)
     latency = pl.when(pl.col("status").is_in(ANSWERED)).then(pl.col("reply_ns") - pl.col("intended_ns"))
@@ -196,15 +195,15 @@ def _duration(span: Span, columns: list[str]) -> pl.Expr:
 
 
 def _split_waiting(requests: pl.DataFrame) -> pl.DataFrame:
-    """Adds, of the time from ``sent_ns`` to ``uplink_entered_ns``, what the endpoint took (``handed_ns``), what the
-    uplink caused (``held_ns``) and what the receiver's window caused (``window_ns``).
+    """Divide the time from ``sent_ns`` to ``uplink_entered_ns``: add the shares of the endpoint (``handed_ns``), the
+    uplink (``held_ns``) and the receiver's window (``window_ns``).
 
-    The endpoint: until TCP took the first byte, without the time for which its send buffer was full. Of the rest, what
-    the kernel's clock of the receive window (``tcpi_rwnd_limited``) grew by; it is read at each publish, and linear in
-    between. What then remains waited for earlier bytes to be acknowledged.
+    The endpoint's share ends when TCP took the first byte, and excludes the time with a full send buffer. The window's
+    share is the increase of the kernel's clock of the receive window (``tcpi_rwnd_limited``), which is read at each
+    publish and interpolated linearly. In the rest, earlier bytes waited for their acknowledgement.
     """
     waited = pl.col("uplink_entered_ns") - pl.col("sent_ns")
-    # The emulator may have the first segment before the system call that sent it returns.
+    # The emulator may receive the first segment before the system call that sent the segment returns.
     taken = pl.min_horizontal("accepted_ns", "uplink_entered_ns") - pl.col("sent_ns")
     handed = pl.when(pl.col("accepted_ns").is_not_null()).then((taken - pl.col("buffer_full_ns")).clip(0))
     window = np.zeros(len(requests), np.int64)
@@ -231,9 +230,9 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
 
 
 def uncertainties(requests: pl.DataFrame, application: Description, description: dict[str, Any]) -> dict[str, float]:
-    """By span, how far it may be wrong since its ends are stamped by different clocks, seconds; only where it may.
+    """Return the maximum error of each span that has its ends stamped by different clocks, seconds.
 
-    requests: of this application; description: the content of ``run.json``.
+    requests: requests of this application; description: the content of ``run.json``.
     """
     known, clients = clocks(description), set(requests["endpoint"].unique())
     client, server = (
@@ -245,11 +244,11 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
     by_stamp |= {column: ("server", server) for column in application.server_columns}
     found = {}
     for span in application.spans:
-        if application.reported and span.begin in ("before", "after") and client:  # from or to a stamp of the emulator
+        if application.reported and span.begin in ("before", "after") and client:  # one end is a stamp of the emulator
             found[span.name] = client / 1e9
-        if span.begin.startswith(SERVICE) and server:  # it is cut to the server's time, by the emulator's clock
+        if span.begin.startswith(SERVICE) and server:  # cut to the server's time, by the emulator's clock
             found[span.name] = server / 1e9
-        # What was held in the client is counted from its publishing to the emulator's stamp.
+        # The time held in the client runs from publishing to the emulator's stamp.
         begin, end = ("sent", "uplink_entered") if span.begin == "held" else (span.begin, span.end or span.begin)
         ends = {by_stamp.get(f"{stamp}_ns", ("emulator", 0)) for stamp in (begin, end)}
         if len(ends) > 1 and (total := sum(uncertain for _, uncertain in ends)):
@@ -258,13 +257,13 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
 
 
 def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
-    """Adds the node of the server, and per way when the request or reply entered its link, was completed, how long its
-    completing packet queued, was delayed and in a proxy, and when it left; of the time until completion, what sending
-    and what retransmission took; of the former, how long the server had nothing to send (``downlink_paused_ns``) and
-    the rest; since when the reply waited behind others (``downlink_ready_ns``); and what a handshake took.
+    """Add the server's node, the handshake's time, and for each way: when the request or reply entered its link and was
+    completed; the queueing, delay and proxy time of the completing packet, and when it left; the times of sending and
+    of retransmission until completion; of sending, the time the server had nothing to send (``downlink_paused_ns``)
+    and the rest; and since when the reply waited behind other bytes (``downlink_ready_ns``).
 
-    A reply waits while the server's TCP is busy with bytes before it, unless these had arrived when the request was
-    sent: then the connection was idle."""
+    A reply waits while the server's TCP sends earlier bytes, unless these had arrived when the request was sent: then
+    the connection was idle."""
     for way, moment in _WAYS.items():
         first, completing, original, opened, accepted, busy, before = np.full((7, len(requests)), NEVER, np.int64)
         pauses = np.zeros(len(requests), np.int64)
@@ -280,7 +279,7 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
                 tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
                 tls_completing[rows] = connection.completion(shaken)
-        # The end that replied has served a request whose service had moved meanwhile.
+        # If the service moved meanwhile, the node that replied served the request.
         ends = streams.crossings.destination if way == "uplink" else streams.crossings.source
         names = [streams.crossings.vertices.get(vertex) for vertex in _pick(ends.astype(np.int64), first)]
         destined = ["server"] if way == "downlink" else []
@@ -318,9 +317,9 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
 
 
 def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
-    """Adds, of the time from ``opening_ns`` to ``sent_ns``, what the handshakes of TCP and TLS took on each way and at
-    the remote node (0 where the connection was open already, and of one that an earlier request began to open what was
-    left), and the rest."""
+    """Divide the time from ``opening_ns`` to ``sent_ns``: add the time of the TCP and TLS handshakes on each way and at
+    the remote node, and the rest. The handshake takes 0 if the connection was already open, and only its remaining
+    time if an earlier request began to open the connection."""
     tcp = ("uplink_opened_ns", "uplink_accepted_ns", "downlink_opened_ns", "downlink_accepted_ns")
     tls = ("tls_uplink_entered_ns", "tls_uplink_left_ns", "tls_downlink_entered_ns", "tls_downlink_left_ns")
     ways = ("connect_up_ns", "connect_remote_ns", "connect_down_ns")
@@ -343,11 +342,11 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _messages(application: Description, recorded: pl.DataFrame, streams: Streams, t0_ns: int | None) -> pl.DataFrame:
-    """Return the messages of streamed replies, one row each, in the order of their arrival.
+    """Return the messages of streamed replies, one row each, by arrival.
 
-    ``between_messages_s``: since the one before of its reply; ``server_s``: of that, how long the server had nothing to
-    send; ``downlink_s``: from its first byte's entry into the downlink until it left complete; ``receive_s``: until the
-    client had it. Null where unknown.
+    ``between_messages_s``: time since the previous message of the reply; ``server_s``: part of this time in which the
+    server had nothing to send; ``downlink_s``: from the entry of the message's first byte into the downlink until the
+    complete message left; ``receive_s``: until the client received the message. Null if unknown.
     """
     first, completing = np.full((2, len(recorded)), NEVER, np.int64)
     paused = np.zeros(len(recorded), np.int64)
@@ -383,9 +382,9 @@ def _messages(application: Description, recorded: pl.DataFrame, streams: Streams
 def _on_connections(
     table: pl.DataFrame, application: Description, streams: Streams, way: str, moment: str
 ) -> Iterator[tuple[Connection, pl.DataFrame]]:
-    """Yield the connections of an application with the rows that each carried one way, with their numbers (``row``).
+    """Yield each connection of an application with the rows that it carried one way, numbered in ``row``.
 
-    moment: a stamp at which the connection of a row was open."""
+    moment: a stamp at which the row's connection was open."""
     servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
     to_another = way == "downlink" and "receiver_port" in table.columns
     ends = [*(("receiver", "receiver_port") if to_another else ("endpoint", "local_port")), "remote_port"]
@@ -399,7 +398,7 @@ def _on_connections(
 def _by_connection(
     group: pl.DataFrame, connections: list[Connection], moment: str
 ) -> list[tuple[Connection, pl.DataFrame]]:
-    """Return each request with the connection that was open at its `moment`: the last one that opened before."""
+    """Return each request with the connection open at its `moment`: the last connection opened before."""
     if not connections:
         return []
     opened = np.array([connection.opened for connection in connections])
@@ -408,7 +407,7 @@ def _by_connection(
 
 
 def _pick(values: np.ndarray[Any, np.dtype[np.int64]], index: np.ndarray[Any, np.dtype[np.int64]]) -> pl.Series:
-    """``values[index]``, null where the index is NEVER."""
+    """Return ``values[index]``, null for the index NEVER."""
     found = index != NEVER
     picked = np.zeros(len(index), np.int64)
     picked[found] = values[index[found]]

@@ -40,28 +40,28 @@ TRIAL_COLUMNS = {
 }
 """Columns of a trial, with their Polars types."""
 APPLICATION_COLUMNS = {"app": "String", "refused": "String", "units": "String", "kind": "String"}
-"""Columns of an application; columns of measures follow its kind."""
+"""Columns of an application; columns of measures follow `kind`."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 PART = "part_"
 _ENDS = {"s": "_s", "Mbit/s": "_mbit_s", "B": "_bytes"}
-"""Ends of the names of measures, by their unit."""
+"""Suffixes of measure names, by unit."""
 _PROBLEMS = 3
 """Maximum number of problems of own measures in `refused`."""
 
 
 def is_taken(name: str, measures: Sequence[str]) -> bool:
-    """Return whether a factor cannot have this name: the dataset, or a table of its results, has such a column.
-    measures: of the dataset."""
+    """Return whether a factor cannot have this name, because the dataset or a table of its results has such a column.
+    measures: measures of the dataset."""
     return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith((PART, OWN))
 
 
 def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the measures of each application of a run, with the machine's effect on the run; and why the run is
-    disturbed.
+    """Return the measures of each application of a run, with the machine's effect on the run; and the reasons why the
+    run is disturbed.
 
     A request without a good reply counts as longer than every reply, so a percentile among such requests is infinite.
-    Percentiles that a run of so many requests does not support are missing, as in its report; `refused` is the reason.
-    Parts are means over the requests with all parts known. Errors: :class:`MeasureError`.
+    Percentiles that need more requests are missing, as in the report of the run; `refused` is the reason. Parts are
+    means over the requests with all parts known. Errors: :class:`MeasureError`.
     """
 
     from cellbed.measure.flows import around_outages, recoveries
@@ -107,12 +107,12 @@ def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 _ENDED = {"interrupted": "the run was interrupted", "failed": "the run failed"}
-"""The reason why a run meets no expectation, by its status."""
+"""Reasons why a run meets no expectation, by status."""
 
 
 def collect(run: Path) -> Summary:
     """Compute the tables and the summary of a run (:func:`cellbed.measure.summary.collect`), with verdicts on its
-    expectations: a run that is not complete meets none. Raises MeasureError."""
+    expectations. An incomplete run meets no expectation. Raises MeasureError."""
     from cellbed.measure import summary
     from cellbed.measure.run_folder import applications_of, read_run, replace
     from cellbed.measure.verdicts import judge
@@ -133,8 +133,8 @@ def collect(run: Path) -> Summary:
 
 
 def _transfer_measures(requests: pl.DataFrame) -> dict[str, Any]:
-    """Return the shares of datagrams that were lost or came out of order, and the packets that were sent again over
-    protocols for which the packet log does not show it. requests: of an application."""
+    """Return the shares of datagrams that were lost or out of order, and the number of retransmitted packets of
+    protocols whose retransmissions the packet log does not show. requests: an application's."""
     found: dict[str, Any] = {}
     if "datagrams" in requests.columns and (total := float(requests["datagrams"].sum())):
         names = ("lost", "reordered")
@@ -145,7 +145,7 @@ def _transfer_measures(requests: pl.DataFrame) -> dict[str, Any]:
 
 
 def _migration_measures(migrations: Sequence[MigrationSummary]) -> dict[str, Any]:
-    """Return the measures of the first migration of an application that has not failed."""
+    """Return the measures of an application's first successful migration."""
     for each in migrations:
         if each.failed is None and each.end_s is not None:
             lasted = [(phase.name, phase.bytes, phase.end_s - phase.begin_s) for phase in each.phases]
@@ -163,7 +163,7 @@ def _migration_measures(migrations: Sequence[MigrationSummary]) -> dict[str, Any
 
 
 def own_columns(own: Sequence[OwnMeasure]) -> dict[str, Any]:
-    """Return the columns of measures that programs wrote, and ``units``: of these columns, as JSON. Pure."""
+    """Return the columns of measures that programs wrote, and ``units``, the units of these columns as JSON. Pure."""
     single = {f"{OWN}{each.measure}": (each.mean, each.unit) for each in own if not each.series}
     of_series = {
         f"{OWN}{each.measure}_{name}": (value, each.unit)
@@ -177,8 +177,8 @@ def own_columns(own: Sequence[OwnMeasure]) -> dict[str, Any]:
 
 
 def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:
-    """Return the measures of an application. requests: its rows of ``requests.parquet``. measured_s: of the schedule.
-    Pure."""
+    """Return the measures of an application. requests: its rows of ``requests.parquet``. measured_s: length of the
+    measured schedule. Pure."""
     from cellbed.measure.requests import due
     from cellbed.measure.summary import on_time
 
@@ -224,7 +224,7 @@ def measures(requests: pl.DataFrame, application: Description, measured_s: float
 
 
 def _quantile(samples: Samples, at: float) -> float | None:
-    """Return the percentile, as in the report of a run; None of too few samples."""
+    """Return the percentile, as in the report of a run; None for too few samples."""
     from cellbed.measure.statistics import percentile_value, smallest_sample
 
     return percentile_value(samples, at) if len(samples) >= smallest_sample(at) else None

@@ -24,7 +24,7 @@ class MeasureError(CellbedError):
 def read_run(run: Path) -> dict[str, Any]:
     """Return the content of ``run.json``.
 
-    Raises MeasureError for a path that is not a run's folder, or whose format this version does not read.
+    Raises MeasureError for a path that is not a run's folder, or has a format that this version does not read.
     """
     if not run.is_dir():
         raise MeasureError(f"{run}: not a run folder: no such directory")
@@ -37,7 +37,7 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """Return the description of a run or a shell in a JSON file. Raises MeasureError for other files and versions."""
+    """Return the description of a run or a shell from a JSON file. Raises MeasureError for other files and versions."""
     try:
         content = inputs.json_value(path)
     except OSError as error:
@@ -66,7 +66,7 @@ def read_account(path: Path) -> dict[str, Any]:
 
 def read_tables(run: Path, *names: str) -> "list[pl.DataFrame]":
     """Return the tables of a measured run. names: without ``.parquet``. Raises MeasureError for a missing or damaged
-    one."""
+    table."""
     import polars as pl
 
     try:
@@ -76,10 +76,10 @@ def read_tables(run: Path, *names: str) -> "list[pl.DataFrame]":
 
 
 def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
-    """Return the JSON lines of `path` as a table; unknown keys are ignored, missing ones are null, samples without a
-    time or an owner are left out.
+    """Return the JSON lines of `path` as a table. Unknown keys are ignored, missing keys are null, and samples without
+    a time or an owner are left out.
 
-    A last line without a line feed, from a killed process, is left out. A missing file is an
+    A last line without a line feed, from a killed process, is left out. A missing file gives an
     empty table.
     """
     import polars as pl
@@ -99,9 +99,9 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
 
 
 def read_records(folder: Path, app: str, name: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
-    """Return the records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
+    """Return the records of an application's nodes, with stamps by this machine's clock. ahead: clock lead by node, ns.
 
-    A file's name begins with its application.
+    The name of a file begins with its application.
     """
     import polars as pl
 
@@ -119,8 +119,8 @@ def read_records(folder: Path, app: str, name: str, schema: dict[str, Any], ahea
 
 
 def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return the lead of a node's clock over this machine's, and its uncertainty, ns; of nodes that have
-    another clock."""
+    """Return the lead of a node's clock over this machine's clock, and its uncertainty, ns, for nodes with another
+    clock."""
     return {
         str(node["name"]): (clock["offset_ns"], clock["uncertainty_ns"])
         for node in description.get("nodes") or []
@@ -130,7 +130,7 @@ def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 @cache
 def _applications() -> "TypeAdapter[list[Description]]":
-    """Return what reads the applications of a run. Building it takes 5 ms."""
+    """Return the parser for the applications of a run. Building it takes 5 ms."""
     from pydantic import TypeAdapter
 
     from cellbed.runformat.description import AnyDescription
@@ -140,7 +140,7 @@ def _applications() -> "TypeAdapter[list[Description]]":
 
 def applications_of(description: dict[str, Any]) -> "list[Description]":
     """Return the applications of a run. description: the content of ``run.json``. Raises MeasureError for malformed
-    ones."""
+    applications."""
     from pydantic import ValidationError
 
     try:

@@ -1,4 +1,4 @@
-"""Requests by the server that had them: of replicas, and of endpoints that move by cell and site."""
+"""Requests by server: servers may be replicas, or change with the cell and site of a moving endpoint."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _DELAYS = ("uplink_delayed_ns", "downlink_delayed_ns")
 
 @dataclass(frozen=True, slots=True)
 class ServerSummary:
-    """Requests of an application that went to one server and, where endpoints move, were due in one cell.
+    """Requests of an application to one server, due in one cell if endpoints move.
 
-    policy: who chose the server (``edge_policy``, else ``balance``). cell: ``None`` where endpoints do not move. site:
-    cell at whose site the server was when it had the request, ``None``: at none. server: ``None`` where the request
-    reached no server. lost: without a good reply. delay_s: median time in the delay stages of both ways.
-    percentiles: of the latency, median and P99.
+    policy: key that chose the server (``edge_policy``, else ``balance``). cell: ``None`` if endpoints do not move.
+    site: cell at whose site the server was at the request, ``None``: at no site. server: ``None`` if the request
+    reached no server. lost: number without a good reply. delay_s: median time in the delay stages of both ways.
+    percentiles: median and P99 of the latency.
     """
 
     app: str
@@ -35,10 +35,10 @@ class ServerSummary:
 
 
 def server_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[ServerSummary]:
-    """Of the applications with several servers, and of those whose cells have sites, in order of time; description: of
-    ``run.json``. Pure."""
+    """Return the summaries of applications with several servers, and of applications with sites at cells, in order of
+    time. description: the content of ``run.json``. Pure."""
     stays: dict[str, list[tuple[int, str]]] = description.get("sites") or {}
-    if not {"server", "uplink_left_ns", *_DELAYS} <= set(requests.columns):  # none that cellbed has sent
+    if not {"server", "uplink_left_ns", *_DELAYS} <= set(requests.columns):  # cellbed sent no requests
         return []
     known = applications_of(description)
     policies = {each.name: each.edge_policy if stays and each.balance == "client" else each.balance for each in known}

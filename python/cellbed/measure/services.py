@@ -1,4 +1,4 @@
-"""Spans that services report of requests (docs/reference/spans.md), as parts of the server's time."""
+"""Spans that services report for requests (docs/reference/spans.md), as parts of the server's time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from cellbed.runformat.records import SERVICES
 from cellbed.runformat.spans import SERVICE
 
 MOST = 64
-"""Spans of one request that are used."""
+"""Maximum number of spans used per request."""
 _SPAN = {
     "endpoint": pl.String,
     "request": pl.Int64,
@@ -29,10 +29,10 @@ def attach_services(
 ) -> pl.DataFrame:
     """Add ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
 
-    Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_ready_ns``: spans are cut to the reply's first
-    byte, the server is not ready before the end of the last one, and of spans that overlap an instant counts for the
-    one that began last. raw: folder of the records; ahead: by how much the clocks of nodes are ahead, ns. inside:
-    further spans: endpoint, request, span, begin_ns, end_ns.
+    Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_ready_ns``. Spans are cut to the reply's first
+    byte. The server is not ready before the end of the last span. An instant in overlapping spans counts for the span
+    that began last. raw: folder of the records; ahead: clock lead by node, ns. inside: further spans: endpoint,
+    request, span, begin_ns, end_ns.
     """
     if not application.services:
         return requests
@@ -51,8 +51,8 @@ def attach_services(
 def _add_services(
     requests: pl.DataFrame, spent: pl.DataFrame, key: str, application: Description, server: pl.Expr
 ) -> pl.DataFrame:
-    """Add the columns of the services of an application to requests. spent: time by `key` and span; server: the time of
-    the server, null where it is unknown."""
+    """Add the columns of an application's services to requests. spent: time by `key` and span; server: the server's
+    time, null if unknown."""
     names = {name: f"{SERVICE}{name}_ns" for name in application.services}
     for name, column in names.items():
         of = spent.filter(span=name).group_by(key).agg(pl.col("own").sum().alias(column))
@@ -64,9 +64,9 @@ def _add_services(
 def divide_connections(
     connections: pl.DataFrame, raw: Path, applications: Sequence[Description], ahead: dict[str, int]
 ) -> pl.DataFrame:
-    """Add ``part_service_<name>`` to connections that spans of services name, seconds; ``part_server`` is the rest
-    then. connections: with ``waits``, a list of the times at which each waited for its server. ahead: by how much
-    the clocks of nodes are ahead, ns."""
+    """Add ``part_service_<name>`` to connections named by spans of services, seconds; ``part_server`` becomes the rest.
+    connections: with ``waits``, a list of the times at which each connection waited for its server. ahead: clock lead
+    by node, ns."""
     found = connections.with_row_index("number")
     for application in applications:
         if (application.spans and not application.reported) or not application.services:
@@ -102,7 +102,7 @@ def divide_waits(
     """Add ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``, to requests that
     programs report, which have a ``number``.
 
-    waits: the times at which each waited for its server: number, client, client_port, low, high; their sum is
+    waits: the times at which each request waited for its server: number, client, client_port, low, high; their sum is
     ``served_ns``. inside: spans of requests, by number: span, begin_ns, end_ns.
     """
     if not application.services:
@@ -114,7 +114,7 @@ def divide_waits(
 
 
 def _spent_of_numbers(waits: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of each number and name of span, ns: number, span, own. Arguments as of :func:`divide_waits`."""
+    """Return the time per request number and span name, ns: number, span, own. Arguments: see :func:`divide_waits`."""
     joined = waits.with_row_index("row").join(inside, on="number")
     cut = joined.select(
         "row",
@@ -129,8 +129,8 @@ def _spent_of_numbers(waits: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame
 
 
 def _spent_in_waits(waits: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of each number and name of span, ns: number, span, own. waits: as of :func:`divide_waits`; spans:
-    that name connections."""
+    """Return the time per request number and span name, ns: number, span, own. waits: see :func:`divide_waits`; spans:
+    spans that name connections."""
     waits = waits.with_row_index("row").sort("low")
     cut = (
         spans.sort("end_ns")
@@ -149,7 +149,7 @@ def _spent_in_waits(waits: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _match(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Spans with the row of their request, cut to the server's time: row, span, begin, end."""
+    """Return spans with the row of their request, cut to the server's time: row, span, begin, end."""
     columns = ("row", "uplink_left_ns", "downlink_entered_ns")
     by_name = spans.join(requests.select("endpoint", "request", *columns), on=["endpoint", "request"])
     found = [by_name]
@@ -164,13 +164,13 @@ def _match(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
             begin=pl.max_horizontal("begin_ns", "uplink_left_ns"),
             end=pl.min_horizontal("end_ns", "downlink_entered_ns"),
         )
-        .filter(pl.col("begin") < pl.col("end"))  # also: of another request that used the same port
+        .filter(pl.col("begin") < pl.col("end"))  # also drops spans of another request on the same port
         .filter(_FEW)
     )
 
 
 def _own_times(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of each row and name, ns, with every instant counted once: row, span, own."""
+    """Return the time per row and span name, ns, with every instant counted once: row, span, own."""
     bounds = pl.concat([spans.select("row", low=pl.col(end)) for end in ("begin", "end")]).unique().sort("row", "low")
     pieces = bounds.with_columns(high=pl.col("low").shift(-1).over("row")).drop_nulls()
     covered = pieces.join(spans, on="row").filter(

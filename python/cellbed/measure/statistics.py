@@ -1,7 +1,7 @@
-"""Percentiles with intervals, or the reason for refusing one; differences of runs. Pure, seeded.
+"""Percentiles with intervals, or the reason for a refusal; differences between runs. Pure, seeded.
 
-A request that got no good reply counts as longer than every reply (+inf). Leaving such requests out would
-make a run look better the more of them it lost, or refused.
+A request without a good reply counts as longer than every reply (+inf). If such requests were left out, a run that
+lost or refused more requests would look better.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 PRACTICAL = 0.01
-"""A difference of less than this share of the value that it is compared with has no practical size."""
+"""Minimum difference of practical size, as a share of the reference value."""
 Samples = NDArray[np.float64]
 _ORDINATES = 12
-"""Least number of ordinates of a spectrum that are averaged for a correlation time."""
+"""Minimum number of ordinates of a spectrum that are averaged for a correlation time."""
 _EXCESS = 2.5
-"""Factor on the excess of the correlation time over 1, which runs that missed long bursts underestimate most."""
+"""Factor on the excess of the correlation time over 1. Runs that missed long bursts underestimate this excess most."""
 MARGIN = 30
-"""Independent requests beyond the needed ones for an interval: a run that missed its tail counts as too many of them.
-The three constants are checked by ``benches/coverage.py``."""
+"""Number of additional independent requests for an interval: a run that missed its tail counts as too many independent
+requests. ``benches/coverage.py`` checks the three constants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
     """A percentile with its 95 % confidence interval.
 
-    quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` the order statistics of
-    `low_rank` and `high_rank` (1-based). All are ``None`` where the sample is too small; `low` and `high` where it
-    counts as too few independent requests; `value` or `high` alone where it falls among requests that got no
-    reply. `note` is the reason. independent: how many independent requests the sample counts as
-    (:func:`percentiles`); ``None`` where it is too small.
+    quantile: 0 to 1. requests: size of the sample. value, low, high: seconds; `low` and `high` are the order statistics
+    of `low_rank` and `high_rank` (1-based). All are ``None`` if the sample is too small. `low` and `high` are ``None``
+    if the sample counts as too few independent requests; `value` or `high` alone if it falls among requests without a
+    reply. `note` is the reason. independent: number of independent requests that the sample counts as
+    (:func:`percentiles`); ``None`` if the sample is too small.
     """
 
     quantile: float
@@ -59,20 +59,20 @@ class Percentile:
 
     @property
     def has_interval(self) -> bool:
-        """Return whether its requests are independent enough for an interval, perhaps an open one."""
+        """Return whether the requests are independent enough for an interval, perhaps an open one."""
         return self.low_rank is not None
 
 
 def label(quantile: float) -> str:
-    """``"median"``, ``"P90"``, ``"P99.9"``."""
+    """Return the label of a percentile: ``"median"``, ``"P90"``, ``"P99.9"``."""
     return "median" if quantile == 0.5 else f"P{quantile * 100:g}"
 
 
 def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile]:
     """Return percentiles of `samples`: seconds in order of time, +inf for requests without a good reply.
 
-    The interval is the distribution-free one (:func:`interval_ranks`) of as many independent requests as the sample
-    counts as, less a `MARGIN`, with its ranks scaled to the sample.
+    The interval is distribution-free (:func:`interval_ranks`). The number of independent requests that the sample
+    counts as, minus `MARGIN`, gives its ranks, which are scaled to the sample.
     """
     n, ordered = len(samples), np.sort(samples)
     found = []
@@ -85,7 +85,7 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
 
 
 def _with_interval(ordered: Samples, quantile: float, independent: int) -> Percentile:
-    """Return a percentile of sorted samples that count as so many independent ones."""
+    """Return a percentile of sorted samples that count as `independent` samples."""
     n, certain = len(ordered), independent - MARGIN
     ranks = interval_ranks(certain, quantile) if certain > 0 else None
     value, low, high = float(ordered[rank(n, quantile) - 1]), math.inf, math.inf
@@ -113,25 +113,25 @@ def percentile(samples: Samples, quantile: float) -> Percentile:
 
 
 def percentile_value(samples: Samples, quantile: float) -> float:
-    """Return the order statistic of :func:`rank`; +inf among requests without a good reply."""
+    """Return the order statistic of :func:`rank`; +inf if it is a request without a good reply."""
     return float(np.sort(samples)[rank(len(samples), quantile) - 1])
 
 
 def rank(n: int, quantile: float) -> int:
     """Return the rank (1-based) of a percentile's value among `n` samples.
 
-    It is ceil(n · quantile), the inverse of the empirical distribution function, so that the value is always the
-    latency of a request and nothing is interpolated towards infinity.
+    The rank is ceil(n · quantile), the inverse of the empirical distribution function. So the value is always the
+    latency of a request, and is never interpolated towards infinity.
     """
     return math.ceil(n * quantile - 1e-9)
 
 
 def _independent(samples: Samples, quantile: float) -> float:
-    """Return how many independent requests give a percentile as precisely as `samples`.
+    """Return the number of independent requests that give a percentile as precisely as `samples`.
 
-    The share of requests below the percentile has the variance of n / τ independent requests, with τ the sum of the
-    autocorrelations of "below or not". A tail that a short series visits once shows too little of them, so τ is at
-    least the τ of scores from all requests: their ranks r, above the median −log(1 − r / n).
+    The share of requests below the percentile has the variance of n / τ independent requests, where τ is the sum of the
+    autocorrelations of "below or not". A short series that visits a tail once shows too little autocorrelation. So τ is
+    at least the τ of scores from all requests: their ranks r, above the median −log(1 − r / n).
     """
     shares, value = (_mean_ranks(samples) - 0.5) / len(samples), percentile_value(samples, quantile)
     of_scores, below = _correlation_time(shares if quantile <= 0.5 else -np.log(1 - shares)), samples <= value
@@ -140,17 +140,17 @@ def _independent(samples: Samples, quantile: float) -> float:
 
 
 def _effective(n: int, time: float) -> float:
-    """Return how many independent values a series of `n` with a correlation time counts as."""
+    """Return the number of independent values that a series of `n` with a correlation time counts as."""
     return n / (1 + _EXCESS * (time - 1))
 
 
 def _correlation_time(series: Samples) -> float:
     """Return the sum of the autocorrelations of a series at all lags, positive and negative, at least 1.
 
-    It is the spectrum at frequency 0, which the mean of the k lowest ordinates of the cosine transform estimates with k
-    degrees of freedom (Lazarus, Lewis, Stock & Watson, "HAR Inference: Recommendations for Practice", Journal of
-    Business & Economic Statistics 36, 2018). A small k resolves slow parts, even weak ones; a large k includes fast
-    ones. The largest mean counts.
+    The sum is the spectrum at frequency 0. The mean of the k lowest ordinates of the cosine transform estimates it with
+    k degrees of freedom (Lazarus, Lewis, Stock & Watson, "HAR Inference: Recommendations for Practice", Journal of
+    Business & Economic Statistics 36, 2018). A small k resolves slow components, even weak ones; a large k includes
+    fast components. The largest mean counts.
     """
     if series.min() == series.max():
         return 1.0
@@ -170,12 +170,12 @@ def _mean_ranks(samples: Samples) -> Samples:
 
 @cache
 def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> tuple[int, int] | None:
-    """Ranks (1-based) of the order statistics that bound a distribution-free interval for a percentile, or
+    """Return the ranks (1-based) of the order statistics that bound a distribution-free interval for a percentile, or
     None.
 
-    Equal tails: the largest l and the smallest u with P(B < l) ≤ α/2 and P(B ≥ u) ≤ α/2, B binomial(n,
-    quantile), α = 1 − confidence (Hahn & Meeker, Statistical Intervals, 1991, §5.2). None where l would be 0
-    or u beyond n. It assumes independent samples.
+    Equal tails: the largest l and the smallest u with P(B < l) ≤ α/2 and P(B ≥ u) ≤ α/2, B binomial(n, quantile),
+    α = 1 − confidence (Hahn & Meeker, Statistical Intervals, 1991, §5.2). None if l would be 0 or u would exceed n.
+    Assumes independent samples.
     """
     tail = (1 - confidence) / 2
     if n < smallest_sample(quantile, confidence):
@@ -202,7 +202,7 @@ def smallest_sample(quantile: float, confidence: float = CONFIDENCE) -> int:
 
 
 def finite(value: float) -> float | None:
-    """Return the value, ``None`` if it is infinite or not a number."""
+    """Return the value, ``None`` if it is infinite or NaN."""
     return value if math.isfinite(value) else None
 
 
@@ -212,7 +212,7 @@ def _refusal(n: int, quantile: float) -> str:
 
 
 def refusals(n: int, quantiles: Iterable[float]) -> str | None:
-    """Return the percentiles that `n` requests do not support, with the numbers that they need; None without any."""
+    """Return the percentiles that `n` requests do not support, with the required numbers; None if there are none."""
     least = [f"{label(each)} at least {smallest_sample(each)}" for each in quantiles if n < smallest_sample(each)]
     return f"there {'is 1 request' if n == 1 else f'are {n} requests'}: {', '.join(least)}" if least else None
 
@@ -225,16 +225,16 @@ def percentile_difference(
 ) -> tuple[float, float, float]:
     """Return the difference second − first of a percentile of two runs and its 95 % interval (value, low, high).
 
-    first, second: latencies in order of time, seconds, +inf without a good reply; paired: of the same requests. An end
-    is infinite where the runs do not support it, or where it falls among requests without a good reply.
+    first, second: latencies in order of time, seconds, +inf without a good reply; paired: whether both have the same
+    requests. A bound is infinite if the runs do not support it, or if it falls among requests without a good reply.
 
-    The share of requests below a percentile has a normal error with the variance of as many independent requests as the
-    run counts as, less a `MARGIN`; the empirical quantile function turns it into an error of the latency (Woodruff,
-    "Confidence Intervals for Medians and Other Position Measures", Journal of the American Statistical Association 47,
-    1952; for dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles for Sequences of φ-Mixing
-    Random Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are correlated: the variance of their
-    difference follows from the series "below the percentile in one run but not in the other". Either needs as many
-    independent requests as a percentile (:func:`percentiles`).
+    The share of requests below a percentile has a normal error. Its variance is that of the number of independent
+    requests that the run counts as, minus `MARGIN`. The empirical quantile function turns this error into an error of
+    the latency (Woodruff, "Confidence Intervals for Medians and Other Position Measures", Journal of the American
+    Statistical Association 47, 1952; for dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles
+    for Sequences of φ-Mixing Random Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are
+    correlated: the variance of their difference follows from the series "below the percentile in one run but not in
+    the other". Both cases need as many independent requests as a percentile (:func:`percentiles`).
     """
     runs = first, second
     values = [percentile_value(run, quantile) for run in runs]
@@ -258,16 +258,16 @@ def percentile_difference(
     for run, each in zip(runs, errors, strict=True):
         ranks = np.clip(np.ceil(len(run) * (quantile + each)), 1, len(run) + 1).astype(int)
         drawn.append(np.append(np.sort(run), np.inf)[ranks - 1])
-    with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined: it may be any value
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined
         return value, *_bounds(drawn[1] - drawn[0])
 
 
 def median_of_pairs(first: Samples, second: Samples) -> tuple[float, float, float]:
     """Return the median over requests of second − first and its 95 % interval (value, low, high), by the rule of
-    :func:`percentiles`; −inf and +inf where it has none.
+    :func:`percentiles`; −inf and +inf without an interval.
 
-    first, second: latency of the same requests in order of time, seconds, +inf without a good reply; at least one has a
-    reply in one of them. A request without a good reply in both is left out.
+    first, second: latencies of the same requests in order of time, seconds, +inf without a good reply. A request
+    without a good reply in both is left out; at least one request must remain.
     """
     answered = np.isfinite(first) | np.isfinite(second)
     differences = second[answered] - first[answered]
@@ -279,12 +279,12 @@ def median_of_pairs(first: Samples, second: Samples) -> tuple[float, float, floa
 
 
 def _bounds(drawn: Samples) -> tuple[float, float]:
-    """Return the 95 % interval of resampled values; NaN may be any number."""
+    """Return the 95 % interval of resampled values; NaN stands for any number."""
     tail = (1 - CONFIDENCE) / 2
     low, high = (np.where(np.isnan(drawn), unknown, drawn) for unknown in (-math.inf, math.inf))
     return float(np.quantile(low, tail, method="lower")), float(np.quantile(high, 1 - tail, method="higher"))
 
 
 def as_number(value: object) -> float | None:
-    """Return an aggregate of a series as a number, ``None`` if it has none."""
+    """Return an aggregate of a series as a number, ``None`` if there is none."""
     return float(value) if isinstance(value, int | float) else None

@@ -1,8 +1,8 @@
 """Byte streams of TCP connections, rebuilt from the packets that carried them, and flows of datagrams.
 
-A program knows which bytes of its connection a message was; the network knows when each packet entered and
-left it. Sequence numbers (RFC 9293 §3.4) join the two: byte 0 of a stream has the sequence number
-after its SYN. A program knows the numbers of its datagrams: a flow of them is a stream with one byte for each.
+A program knows the bytes of each message in its connection; the network knows when each packet entered and left.
+Sequence numbers (RFC 9293 §3.4) join the two: byte 0 of a stream has the sequence number after the SYN. For datagrams,
+a program knows their numbers: a flow of datagrams is a stream with one byte per datagram.
 """
 
 from collections import defaultdict
@@ -15,24 +15,24 @@ from cellbed.measure.packets import UDP, Crossings, Integers, Places, home
 
 NEVER = -1
 LEAST_FULL, OPTIONS = 1428, 40
-"""Payload of a full packet of 1500 bytes, at least, and what TCP options may take of it, bytes."""
+"""Minimum payload of a full packet of 1500 bytes, and maximum TCP options in this payload, bytes."""
 _AT_ONCE_NS = 500_000
-"""Maximum time from an acknowledgement at a sender to the packet that it permits."""
+"""Maximum time from an acknowledgement at a sender to the packet that it permits, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One direction of a TCP connection: which packet carried which byte first, and which one completed which
+    """One direction of a TCP connection: which packet carried each byte first, and which packet completed each
     prefix.
 
-    opened: when its SYN entered the network, ns; accepted: when it, or its repetition, left there, or NEVER. bounds:
-    offsets at which any of its packets begins or ends, ascending (m + 1 of them, or none); between two neighbours no
-    packet begins or ends, so that every byte of such a piece has the same fate. first: per piece the crossing that
-    carried it first, or NEVER (m). completing: per piece the crossing whose delivery completed the stream from byte 0
-    to the end of the piece, or NEVER (m). original: per piece the crossing that first carried what the completing one
-    brought: itself, or a packet that was lost (m). begun: per piece since when the sender has had unsent
-    bytes without a break, or may have had (m): see :func:`_busy_since`. paused: per piece for how long the sender had
-    had no unsent bytes, since it sent byte 0 (m); paused_original: the same until the packet of `original` (m).
+    opened: when the SYN entered the network, ns; accepted: when the SYN, or its retransmission, left the network, or
+    NEVER. bounds: offsets at which any packet begins or ends, ascending (m + 1, or none). Neighbouring bounds enclose a
+    piece: all its bytes have the same fate. The other fields have one value per piece (m).
+    first: the crossing that carried the piece first, or NEVER. completing: the crossing whose delivery completed the
+    stream from byte 0 to the end of the piece, or NEVER. original: the crossing that first carried the bytes delivered
+    by `completing`: the same crossing, or a lost packet. begun: since when the sender has had, or may have had, unsent
+    bytes without a break: see :func:`_busy_since`. paused: how long the sender had no unsent bytes since it sent byte
+    0; paused_original: the same until the packet of `original`.
     """
 
     opened: int
@@ -46,24 +46,24 @@ class Connection:
     paused_original: Integers
 
     def entry(self, offset: Integers) -> Integers:
-        """Crossing of the first packet, dropped later or not, that carried the byte at each offset; else NEVER."""
+        """Return the crossing of the first packet, dropped or not, with the byte at each offset; else NEVER."""
         return self._owner(self.first, offset)
 
     def completion(self, end: Integers) -> Integers:
-        """Crossing of the packet at which each prefix [0, end) was first complete at the far end; else NEVER."""
+        """Return the crossing of the packet that completed each prefix [0, end) at the far end; else NEVER."""
         return self._owner(self.completing, end - 1)
 
     def original_of(self, end: Integers) -> Integers:
-        """Crossing that first carried what the completing packet of each prefix [0, end) brought; else NEVER."""
+        """Return the crossing that first carried the bytes that completed each prefix [0, end); else NEVER."""
         return self._owner(self.original, end - 1)
 
     def busy_since(self, offset: Integers) -> Integers:
-        """Return the time since which the sender always had unsent bytes, until it sent the one at each offset."""
+        """Return since when the sender always had unsent bytes, until it sent the byte at each offset."""
         return self._owner(self.begun, offset)
 
     def pauses(self, start: Integers, end: Integers) -> Integers:
-        """Return for how long the sender had nothing to send after the first byte of each range, until it sent what
-        completed the range, if it was not lost; ns."""
+        """Return how long the sender had nothing to send between the first byte of each range and the first
+        transmission of the bytes that completed the range; ns."""
         before, until = self._owner(self.paused, start), self._owner(self.paused_original, end - 1)
         return np.where((before == NEVER) | (until == NEVER), 0, np.maximum(until - before, 0))
 
@@ -76,10 +76,10 @@ class Connection:
 
 
 class Streams:
-    """The TCP connections and the flows of datagrams in a packet log, by the name of a node and the two ports."""
+    """The TCP connections and the flows of datagrams in a packet log, by node name and the two ports."""
 
     def __init__(self, crossings: Crossings, moved: Places | None = None) -> None:
-        """moved: ends of services that have moved: their connections have the first one throughout."""
+        """moved: ends of services that have moved; their connections keep the first end throughout."""
         self.crossings = crossings
         # By node and ports: the node at the other end, and the packets.
         self._from: dict[tuple[str | None, int, int], list[tuple[str | None, Integers]]] = defaultdict(list)
@@ -107,8 +107,8 @@ class Streams:
     ) -> list[Connection]:
         """Return the connections that begin at a port of `node`, or end there (`arriving`), in order of opening.
 
-        other_port: of the other end. peers: the nodes that may be there, where they are known: the kernel may give one
-        local port to several connections.
+        other_port: port of the other end. peers: nodes at the other end, if known: the kernel may assign one local
+        port to several connections.
         """
         ports = (other_port, port) if arriving else (port, other_port)
         flows, back = (self._towards, self._from) if arriving else (self._from, self._towards)
@@ -125,7 +125,7 @@ class Streams:
 
     def datagrams(self, node: str, port: int, peers: Collection[str], *, arriving: bool) -> tuple[int, Integers]:
         """Return the flow with most datagrams between a node and a port of one of `peers`: the node's own port, and the
-        packets that it sent, or those that arrived in the order of their arrival; without one (0, none)."""
+        packets that the node sent, or the arrived packets in order of arrival; (0, none) without such a flow."""
         flows = self._towards if arriving else self._from
         found = [
             (target if arriving else source, rows)
@@ -138,22 +138,22 @@ class Streams:
         return own, _arrivals(self.crossings, rows) if arriving else rows
 
     def _acknowledged(self, rows: Integers) -> Integers:
-        """Return when packets without payload reached the other end, in order."""
+        """Return the arrival times of packets without payload at the other end, ascending."""
         rows = rows[self.crossings.delivered[rows] & (self.crossings.payload[rows] == 0)]
         return np.sort(self.crossings.left[rows])
 
 
 def _arrivals(crossings: Crossings, rows: Integers) -> Integers:
-    """Return the packets that arrived, in the order of their arrival."""
+    """Return the packets that arrived, in order of arrival."""
     rows = rows[crossings.delivered[rows]]
     return rows[np.argsort(crossings.left[rows], kind="stable")]
 
 
 def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Connection:
-    """Return a flow of datagrams as a stream with one byte for each.
+    """Return a flow of datagrams as a stream with one byte per datagram.
 
-    arriving: those that arrived count, in the order of their arrival, as their receiver numbers them, up to the first
-    that the network doubled; else all, as their sender numbers them.
+    arriving: count arrived datagrams in order of arrival, as their receiver numbers them, up to the first datagram
+    that the network duplicated; else count all datagrams, as their sender numbers them.
     """
     if arriving:
         rows = _arrivals(crossings, rows)
@@ -165,11 +165,10 @@ def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Conne
 
 
 def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> list[Connection]:
-    """Return the connections that used one pair of addresses and ports one after the other. acknowledged: when the
+    """Return the consecutive connections that used one pair of addresses and ports. acknowledged: times at which the
     sender got acknowledgements."""
     sequence, payload = crossings.sequence[rows].astype(np.int64), crossings.payload[rows]
-    # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-
-    # around.
+    # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-around.
     step = (np.diff(sequence) + 2**31) % 2**32 - 2**31
     position = np.r_[0, np.cumsum(step)]
     connections = []
@@ -185,11 +184,11 @@ def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> li
 
 
 def next_open(position: Integers, payload: Integers, begin: int) -> int:
-    """Index of the next SYN after the one at `begin`, or the length.
+    """Return the index of the next SYN after the one at `begin`, or the length.
 
-    The log has no flags. What carries no payload has the number of the next new byte, give or take one (FIN,
-    keep-alive: RFC 9293 §3.8.4), unless it is a SYN (or a RST, which nothing follows); after a SYN comes its
-    number plus one.
+    The log has no flags. A packet without payload has the number of the next new byte, give or take one (FIN,
+    keep-alive: RFC 9293 §3.8.4). Exceptions are a SYN, and a RST, which no packet follows. The packet after a SYN has
+    the SYN's number plus one.
     """
     reach = np.maximum.accumulate((position + payload)[begin:])[:-1]
     odd = (payload[begin + 1 :] == 0) & (np.abs(position[begin + 1 :] - reach) > 1)
@@ -207,7 +206,7 @@ def _may_open(position: Integers, payload: Integers, begin: int) -> bool:
 
 
 def _follower(position: Integers, payload: Integers, index: int) -> int | None:
-    """Index of the next packet that is not a repetition of the one without payload at `index`."""
+    """Return the index of the next packet that is no retransmission of the packet (no payload) at `index`, or None."""
     later = (payload[index + 1 :] > 0) | (position[index + 1 :] != position[index])
     return int(np.argmax(later)) + index + 1 if later.any() else None
 
@@ -228,7 +227,7 @@ def _connection(
 
     packet, piece = cut(bounds, start, stop)
 
-    # Assigning in reverse order leaves the first one of each piece.
+    # Assigning in reverse order keeps the first packet of each piece.
     first = np.full(pieces, NEVER, np.int64)
     first[piece[::-1]] = rows[packet[::-1]]
 
@@ -238,7 +237,7 @@ def _connection(
     rank_of[np.searchsorted(rows, arrivals)] = np.arange(len(arrivals))
     rank = np.full(pieces, len(arrivals), np.int64)
     np.minimum.at(rank, piece, rank_of[packet])
-    # A prefix is complete when its last piece to come has come; before byte 0 nothing may be missing.
+    # A prefix is complete when the last of its pieces arrives; byte 0 must be in the log.
     latest = np.maximum.accumulate(rank) if bounds[0] == 0 else np.full(pieces, len(arrivals))
     completing = np.r_[arrivals, NEVER][latest]
     came_last = np.maximum.accumulate(np.where(rank == latest, np.arange(pieces), 0))
@@ -252,13 +251,13 @@ def _connection(
 def _busy_since(
     entered: Integers, stop: Integers, payload: Integers, acknowledged: Integers
 ) -> tuple[Integers, Integers]:
-    """Return for each data packet of a connection since when its sender has had unsent bytes without a break, and for
-    how long in all it had had none before.
+    """Return for each data packet since when its sender has had unsent bytes without a break, and the total time before
+    in which the sender had none.
 
-    A sender runs out of bytes with a packet that is not full. If the next one follows at once on an acknowledgement,
-    the congestion window was full, and its bytes may have waited since the packet before.
+    A packet that is not full empties the sender's buffer. If the next packet immediately follows an acknowledgement,
+    the congestion window was full, and the packet's bytes may have waited since the previous packet.
     """
-    brings = np.flatnonzero(stop > np.r_[-1, np.maximum.accumulate(stop)[:-1]])  # not one that only repeats
+    brings = np.flatnonzero(stop > np.r_[-1, np.maximum.accumulate(stop)[:-1]])  # no pure retransmissions
     begin = entered[brings]
     full = payload[brings] >= max(payload.max(), LEAST_FULL) - OPTIONS
     opens = np.r_[True, ~full[:-1]]
@@ -272,10 +271,10 @@ def _busy_since(
 
 
 def cut(bounds: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers]:
-    """Return the pieces between `bounds` that each packet, with the bytes from `start` to `stop`, carries: (packet,
+    """Return the pieces between `bounds` that each packet carries, with the bytes from `start` to `stop`: (packet,
     piece).
 
-    Mostly one for each packet; more if a retransmission was segmented differently.
+    Usually one piece per packet; more if a retransmission was segmented differently.
     """
     lowest, highest = np.searchsorted(bounds, start), np.searchsorted(bounds, stop)
     count = highest - lowest

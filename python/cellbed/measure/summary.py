@@ -1,4 +1,4 @@
-"""The summary of a run: from its raw files to four tables and ``summary.json``."""
+"""The summary of a run: tables and ``summary.json`` from the raw files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -57,13 +57,12 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Requests by outcome.
+    """Number of requests by outcome.
 
-    total: without those that were skipped; ok: a good reply within the timeout; late: a good reply after it, in the
-    distribution like any other; failed: the reply was an error; timed_out: none although the timeout passed; lost: none
-    when the run ended first, or the connection went. without_parts: of those with a good reply, some part of the
-    latency is unknown. skipped: due, but not sent by decision of a policy; reduced: with a payload that a policy made
-    smaller.
+    total: all but skipped; ok: a good reply within the timeout; late: a good reply after the timeout, included in the
+    distribution; failed: the reply was an error; timed_out: no reply before the timeout; lost: no reply because the
+    run or the connection ended first. without_parts: a good reply, but some part of the latency is unknown. skipped:
+    due, but not sent by decision of a policy; reduced: sent with a payload that a policy reduced.
     """
 
     total: int
@@ -86,8 +85,8 @@ class Counts:
 class Residual:
     """Latency that the parts do not account for.
 
-    median_s: its median; median_share, p99_share: median and 99th percentile of |residual| / latency over the
-    requests with all parts (requests of them); p99_share ``None`` where they are too few to support a P99.
+    median_s: median residual; median_share, p99_share: median and 99th percentile of |residual| / latency over the
+    `requests` with all parts; p99_share ``None`` if `requests` is too small to support a P99.
     """
 
     requests: int
@@ -98,8 +97,8 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class MeasureSummary:
-    """A measure that the application declares. unit: of least, median, most and p99, which is ``None`` where the
-    values are too few; requests: with a good reply, or messages; column: its name in tables; mean: of a share."""
+    """A measure that the application declares. unit: unit of least, median, most and p99 (``None`` for too few
+    values); requests: number with a good reply, or of messages; column: its name in tables; mean: mean of a share."""
 
     label: str
     unit: str
@@ -125,11 +124,11 @@ class EndpointSummary:
 class DirectionSummary:
     """One direction of a link while the schedule ran.
 
-    Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: the highest. dropped_*: packets,
-    those after the schedule's end included. longest_gap_s, longest_gap_at_s: the longest time without any
-    capacity, and when it began. dropped_congestion: by a managed queue before it was full; dropped_handover: at a
-    handover; marked, duplicated, corrupted: packets; ``None`` where the emulator was killed, and then
-    `dropped_queue` counts all drops of queues. synthetic: it plays a synthetic trace or recording, or a model.
+    Rates: means in Mbit/s (capacity ``None``: unlimited). queue_peak_bytes: maximum. dropped_*: packets, also after
+    the schedule's end. longest_gap_s, longest_gap_at_s: length and begin of the longest time without any capacity.
+    dropped_congestion: packets dropped by a managed queue before it was full; dropped_handover: packets dropped at a
+    handover; marked, duplicated, corrupted: packets; ``None`` if the emulator was killed: `dropped_queue` then counts
+    all drops of queues. synthetic: plays a synthetic trace or recording, or a model.
     """
 
     direction: str
@@ -150,7 +149,7 @@ class DirectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class NodeSummary:
-    """One node while the schedule ran; ``None`` where unknown."""
+    """One node while the schedule ran; ``None`` if unknown."""
 
     node: str
     cpu_cores_mean: float | None
@@ -162,8 +161,8 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSummary:
-    """One program, with all processes that it started, from the start of the schedule to the end of the
-    drain. cpu_s: processor time; memory_peak_bytes: the highest of a sample each second, ``None`` if there is none."""
+    """One program with all its child processes, from the start of the schedule to the end of the drain. cpu_s:
+    processor time; memory_peak_bytes: maximum of samples taken every second, ``None`` if there is none."""
 
     program: str
     node: str
@@ -176,13 +175,13 @@ class ProgramSummary:
 class ApplicationSummary:
     """Measurements of one application of a run. Times in seconds.
 
-    reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
-    requests, with infinite latency without a good reply; good_replies: of requests with one.
-    uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
-    percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
-    goodput_bit_s: of an application with a deadline (:func:`on_time`). traffic: of all its connections. own: measures
-    that its programs wrote; own_problems: what is missing of them, in sentences. steps: of journeys, with their
-    names in place of endpoints. unassigned: requests that programs report and that have no connection, by the reason.
+    reasons: number of requests without a reply, or with an error, by the recorded reason, most frequent first.
+    percentiles: over all requests; latency is infinite without a good reply; good_replies: over good replies only.
+    uncertainty: by part, maximum error due to different clocks of nodes; only parts with such an error. added_s: by
+    percentile, latency added by the machine (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
+    goodput_bit_s: for an application with a deadline (:func:`on_time`). traffic: all its connections. own: measures
+    that its programs wrote; own_problems: missing measures, in sentences. steps: steps of journeys, with step names
+    in place of endpoints. unassigned: number of reported requests without a connection, by reason.
     """
 
     name: str
@@ -214,10 +213,10 @@ class ApplicationSummary:
 class Summary:
     """Measurements of a run; ``summary.json`` is this, field by field. Times in seconds.
 
-    duration_s: as planned, without the drain; measured_s: the part that was reached. skip_s: the part at its begin that
-    is left out of all others. disturbances: why the run is
-    disturbed, in sentences; empty for one that is not. failure: why it failed although it is complete: no request of an
-    application got a good reply. expectations: whether they are met. clock: virtual for a prediction.
+    duration_s: planned duration, without the drain; measured_s: duration reached. skip_s: the part at the begin that
+    is left out of all other figures. disturbances: why the run is disturbed, in sentences; empty if it is not.
+    failure: why a complete run failed: no request of an application got a good reply. expectations: verdicts on
+    them. clock: virtual for a prediction.
     """
 
     format: Literal[4]
@@ -245,12 +244,12 @@ class Summary:
 
     @property
     def predicted(self) -> bool:
-        """Return whether it was simulated in virtual time, not measured."""
+        """Return whether the run was simulated in virtual time, not measured."""
         return self.clock == "virtual"
 
     @classmethod
     def read(cls, run: Path) -> "Summary":
-        """Return the summary that `collect` wrote. Raises MeasureError where it is missing or of another version."""
+        """Return the summary that `collect` wrote. Raises MeasureError if it is missing or of another version."""
         path = run / "summary.json"
         try:
             return _SUMMARY.validate_json(inputs.content(path))
@@ -276,8 +275,8 @@ def collect(run: Path) -> Summary:
     ``nodes.parquet``, ``programs.parquet``, ``connections.parquet``, ``flows.parquet``, ``cells.parquet``,
     ``measures.parquet``, ``disturbance.parquet``, ``traces.parquet`` and ``summary.json``.
 
-    Works on a run that was interrupted or killed: what is whole counts. Raises MeasureError for what is not a
-    run's folder.
+    Interrupted and killed runs work too: complete records count. Raises MeasureError for a folder that is not a
+    run's.
     """
     tables, summary = measure(run)
     for name, table in tables.items():
@@ -321,11 +320,11 @@ _TIMES = {
     "programs": "time_s",
     "disturbance": "second",
 }
-"""Columns of tables that decide what belongs to the warm-up, seconds since the start of the schedule."""
+"""Columns that decide whether a row belongs to the warm-up, seconds since the start of the schedule."""
 
 
 def _without_warm_up(tables: dict[str, pl.DataFrame], skip_s: float) -> dict[str, pl.DataFrame]:
-    """Return the tables of a run without its first seconds; connections and cells have been read without them."""
+    """Return the tables without the first `skip_s` seconds; connections and cells are already read without them."""
     kept = {name: tables[name].filter(pl.col(time) >= skip_s) for name, time in _TIMES.items()}
     own = tables["measures"].filter((pl.col("time_s") >= skip_s) | pl.col("time_s").is_null())
     since_first = pl.col("cpu_s") - pl.col("cpu_s").first().over("program")
@@ -337,7 +336,7 @@ def _without_warm_up(tables: dict[str, pl.DataFrame], skip_s: float) -> dict[str
 def _write(path: Path, table: pl.DataFrame) -> None:
     try:
         replace(path, table.write_parquet)
-    except pl.exceptions.PolarsError as error:  # also for a full disk, whose reason Polars leaves out
+    except pl.exceptions.PolarsError as error:  # also raised for a full disk, without the reason
         reason = str(error).splitlines()[0]
         raise MeasureError(f"{path}: cannot be written: {reason}; is there room on the disk?") from None
 
@@ -349,8 +348,8 @@ def summarise(
     warnings: list[str],
     events: Sequence[dict[str, Any]],
 ) -> Summary:
-    """Return the summary of a run's tables; description: the content of ``run.json``; problems: of the programs' own
-    measures, by application; warnings: more than it has; events: of ``events.jsonl``. Pure."""
+    """Return the summary of a run's tables. description: the content of ``run.json``; problems: problems of the
+    programs' own measures, by application; warnings: further warnings; events: of ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
     requests, seconds, connections = tables["requests"], tables["disturbance"], tables["connections"]
     measured = _measurement_span(description, duration, tables)
@@ -367,7 +366,7 @@ def summarise(
     ]
     others = connections.filter(~pl.col("app").is_in([load.name for load in loads]))
     for each, application in zip(described, applications, strict=True):
-        if each.spans or application.requests.total:  # else it sends no requests that cellbed knows
+        if each.spans or application.requests.total:  # else no requests are known to cellbed
             before = f"{each.name}: " if len(described) > 1 else ""
             found = [*_warnings(application, reported=each.reported), *_idle(each, of(requests, each.name))]
             warnings = [*warnings, *(before + warning for warning in found)]
@@ -401,7 +400,7 @@ def summarise(
 
 
 def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
-    """Return a sentence on the applications without any good reply, if there are some."""
+    """Return a sentence that names the applications without any good reply; ``None`` if there are none."""
     found = []
     for each in applications:
         if each.requests.total and not each.requests.answered:
@@ -463,7 +462,7 @@ def on_time(requests: pl.DataFrame, application: Description, measured_s: float)
     """Return the share of requests with a good reply within the deadline of their application, and the goodput: bits
     of the payloads of these requests and their replies per second of the load. ``None`` without deadline or requests.
 
-    requests: of the application, without those that were skipped. measured_s: of the schedule. Pure.
+    requests: the application's, without skipped requests. measured_s: length of the measured schedule. Pure.
     """
     load_s = application.load_s(measured_s)
     if application.deadline_ns is None or requests.is_empty() or load_s <= 0:
@@ -492,7 +491,7 @@ def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence
 
 
 def _measurement_span(description: dict[str, Any], duration: float, tables: dict[str, pl.DataFrame]) -> float:
-    """Return the part of the schedule that passed before the run ended, by the last record of anything; seconds."""
+    """Return the part of the schedule before the end of the run, by the last record; seconds."""
     if description.get("status") == "complete":
         return duration
     if description.get("t0_ns") is None:
@@ -506,8 +505,8 @@ def _measurement_span(description: dict[str, Any], duration: float, tables: dict
 
 
 def latencies(requests: pl.DataFrame) -> Samples:
-    """Latency of every request that was not skipped in seconds, in the order of the table; +inf without a good
-    reply."""
+    """Return the latency of every request that was not skipped, seconds, in the order of the table; +inf without a
+    good reply."""
     return due(requests)["latency_s"].fill_null(float("inf")).to_numpy()
 
 
@@ -534,7 +533,7 @@ def _reasons(requests: pl.DataFrame) -> dict[str, int]:
 
 
 def _count(reasons: pl.Series) -> dict[str, int]:
-    """Return the numbers of equal texts, most frequent first."""
+    """Return the number of occurrences of each text, most frequent first."""
     counts = reasons.drop_nulls().value_counts().sort("count", reasons.name, descending=[True, False])
     return {str(reason): int(count) for reason, count in counts.iter_rows()}
 
@@ -554,7 +553,7 @@ def _residual(requests: pl.DataFrame) -> Residual | None:
 
 
 def _groups(requests: pl.DataFrame, column: str) -> list[EndpointSummary]:
-    """Return the latency of requests by a column, in the order of its values."""
+    """Return the latency of requests grouped by a column, in the order of its values."""
     found = []
     for (name,), group in requests.group_by(column, maintain_order=True):
         samples = latencies(group)
@@ -567,7 +566,7 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
     found = []
     for planned in description.get("directions") or []:
         name, played = str(planned["name"]), planned.get("played") or planned.get("trace") or {}
-        # Before the schedule begins the links are proved, with packets that are not the workload's.
+        # Packets before the begin of the schedule test the links; they are not the workload's.
         since = links.filter((pl.col("direction") == name) & (pl.col("time_s") >= 0))
         during = since.filter(pl.col("time_s") < duration)
         if during.is_empty():
@@ -665,7 +664,7 @@ def _warnings(application: ApplicationSummary, *, reported: bool) -> list[str]:
 
 
 def _idle(application: Description, requests: pl.DataFrame) -> Iterator[str]:
-    """Yield a sentence on the servers among several that had no request."""
+    """Yield a sentence on the servers without a request, if the application has several servers."""
     served = set(requests["server"].drop_nulls()) if "server" in requests.columns else set()
     idle = [name for name in application.servers if name not in served]
     if served and idle and application.balance != "migration":

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: the requests of clients, what services did for them, and the services that those called.
+"""Spans of OpenTelemetry: the requests of clients, and the work of the services that handled them.
 
 A *call* is a client span without a client span around it on its node; its connection is found in the packet log
 (:mod:`cellbed.measure.reported`). Calls of an application's clients are its requests. The spans below a request, by
@@ -24,20 +24,20 @@ from cellbed_node import inputs
 from cellbed_node.exports import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
 
 MOST_STEPS = 1 << 24
-"""Steps of reading the spans of a run: some 20 for a span."""
+"""Maximum number of steps for reading the spans of a run: about 20 per span."""
 LARGEST_SPAN = 1 << 16
-"""Bytes of a span, and of the description of a resource."""
+"""Maximum bytes of a span, and of the description of a resource."""
 MOST_NAMES = 16
-"""Names of spans of an application's services that are parts of its requests: the ones with most time."""
+"""Maximum number of span names of an application's services that are parts of requests: those with most time."""
 DEEPEST = 64
-"""Spans below each other that are followed."""
+"""Maximum depth of nested spans."""
 STEP_NS = 1_000_000
-"""A change of the wall clock against the monotonic one that is more than the error of reading them."""
+"""Minimum change of the wall clock against the monotonic clock that exceeds the error of reading them, ns."""
 _ROWS = 10_000
-"""Spans that become a table at a time."""
+"""Number of spans converted to a table at a time."""
 _LATEST_NS = 1 << 62
 OLDEST_NS, NEWEST_NS = 86_400_000_000_000, 1_000_000_000
-"""Limits of the time from a span's begin to its arrival, and from its arrival to its end."""
+"""Maximum time from a span's begin to its arrival, and from its arrival to its end, ns."""
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 _SPANS: dict[str, Any] = {
     **dict.fromkeys(("node", "app", "service", "trace", "span", "parent", "kind", "name"), pl.String),
@@ -59,9 +59,9 @@ TRACES: dict[str, Any] = {
     **dict.fromkeys(("begin_s", "duration_s"), pl.Float64),
     **{name: _TIMED[name] for name in _TIMED if name.endswith("_s")},
 }
-"""Columns of ``traces.parquet``, a row for each span of a request's trace, parents first. depth: spans above it; hop:
-nodes between it and the client; begin_s: since the request began. The last six: the time of a call whose connection
-was found: its client before it sends, the handshake, on the way to the server, there, on the way back, its client
+"""Columns of ``traces.parquet``, a row for each span of a request's trace, parents first. depth: number of spans above
+it; hop: number of nodes between it and the client; begin_s: since the request's begin. The last six divide the time of
+a call with a known connection: client before sending, handshake, way to the server, server, way back, client
 afterwards."""
 _CALLS = (
     *("app", "endpoint", "request", "step", "status", "error", "intended_ns", "begin_ns", "reply_ns", "trace", "span"),
@@ -71,7 +71,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ADDRESSES, _PORTS = ("server.address", "net.peer.name"), ("server.port", "net.peer.port")
 _METHODS, _URLS = ("http.request.method", "http.method"), ("url.full", "http.url")
 _STATUSES, _UPGRADED = ("http.response.status_code", "http.status_code"), 101
-"""Attributes of client spans; the second ones are those before version 1.20 of the semantic conventions."""
+"""Attributes of client spans; the second name is from before version 1.20 of the semantic conventions."""
 _WAYS = {
     way: [f"{way}_{name}_ns" for name in ("sending", "resent", "queued", "delayed")] for way in ("uplink", "downlink")
 }
@@ -81,12 +81,11 @@ _WAYS = {
 class Traced:
     """The spans of a run.
 
-    calls: of all nodes, in the columns of requests, and `peer`, `peer_port` (the other end), `certain` (it used a
-    connection that the packet log has), `early` (it may end with the headers of its reply: spans of HTTP) and `secure`
-    (it used TLS), where known; request: its number, null for calls that are none. tree: the spans
-    of requests, with the request's app, endpoint and number; part: the name of the span as a part. services: by
-    application, the names of its services' spans that are parts of requests. warnings: about spans that are lost or
-    unusable.
+    calls: calls of all nodes, in the columns of requests, and if known `peer`, `peer_port` (the other end), `certain`
+    (it used a connection that the packet log has), `early` (it may end with the headers of its reply: HTTP spans) and
+    `secure` (it used TLS); request: request number, null for a call that is no request. tree: the spans of requests,
+    with the request's app, endpoint and number; part: the span's name as a part. services: by application, the span
+    names of its services that are parts of requests. warnings: about lost or unusable spans.
     """
 
     calls: pl.DataFrame
@@ -105,7 +104,7 @@ class Traced:
         ).select(*TRACES)
 
     def sent(self, application: Description, requests: pl.DataFrame) -> pl.DataFrame:
-        """Return requests of a load with the times of calls, by their parts. requests: measured, of the application."""
+        """Return requests of a load with the times of calls, by part. requests: measured requests of `application`."""
         roots = self.tree.filter(depth=0, app=application.name).select("endpoint", "request", "trace", "span")
         parts = [span for span in application.spans if span.column in requests.columns]
 
@@ -129,7 +128,7 @@ class Traced:
 
 
 def add_times(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls whose connection was found, with their times."""
+    """Return the calls with a known connection, with their times."""
     return calls.drop_nulls(["trace", "served_ns"]).with_columns(
         before_s=_seconds("before_ns", "between_ns"),
         connect_s=_seconds("connect_up_ns", "connect_remote_ns", "connect_down_ns"),
@@ -148,7 +147,7 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
     """Return the spans of a run; description: the content of ``run.json``. Raises MeasureError."""
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     spans, warnings = _read(run / "raw", ahead)
-    # Where clients report their requests to cellbed, their spans are not further requests.
+    # If clients report their requests to cellbed, their spans are not additional requests.
     described = applications_of(description)
     applications = [
         replace(each, clients=()) if any(map(_size, (run / "raw").glob(f"{each.name}.*.{REQUESTS}"))) else each
@@ -175,9 +174,9 @@ def _size(path: Path) -> int:
 
 
 def _read(raw: Path, monotonic_ahead: Mapping[str, int]) -> tuple[pl.DataFrame, list[str]]:
-    """Return the stored spans with monotonic times of this machine, and sentences about those that are not usable.
+    """Return the stored spans with monotonic times of this machine, and sentences about unusable spans.
 
-    monotonic_ahead: of nodes with another clock, by how much it is ahead of this machine's, ns."""
+    monotonic_ahead: lead of a node's clock over this machine's, ns, for nodes with another clock."""
     kept, reader = [pl.DataFrame(schema=_SPANS)], _Reader()
     for path in sorted(raw.glob(f"*{SUFFIX}")):
         node = path.name.removesuffix(SUFFIX)
@@ -204,12 +203,12 @@ def _read(raw: Path, monotonic_ahead: Mapping[str, int]) -> tuple[pl.DataFrame, 
     warnings = [f"OpenTelemetry: {number} × {why}" for why, number in sorted(reader.lost.items())]
     if reader.room <= 0:
         warnings.append("OpenTelemetry: there are more spans than cellbed reads of a run: the last are left out")
-    # A program that repeats an export has sent the same span.
+    # A program that retries an export sends the same span twice.
     return pl.concat(kept).unique(["trace", "span"], keep="first", maintain_order=True), warnings
 
 
 def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the stored bodies: when each arrived, by how much the wall clock was ahead, its bytes."""
+    """Yield the stored bodies: arrival time, lead of the wall clock, bytes."""
     try:
         with inputs.open_file(path) as file:
             while len(header := file.read(HEADER.size)) == HEADER.size and file.tell() <= LARGEST_RECORD:
@@ -224,7 +223,7 @@ def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 class _Reader:
-    """Reads the spans of a run. room: steps that are left (:data:`MOST_STEPS`); lost: what is not used, by reason."""
+    """Reads the spans of a run. room: steps left (:data:`MOST_STEPS`); lost: number of unused spans, by reason."""
 
     def __init__(self) -> None:
         from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -235,7 +234,7 @@ class _Reader:
         self.lost = Counter[str]()
 
     def spans(self, body: bytes, node: str, limits: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
-        """Yield the spans of an export in the columns of :data:`_SPANS`, times as they are. limits: of these."""
+        """Yield the spans of an export in the columns of :data:`_SPANS`, with times as stored. limits: valid times."""
         self.room -= 4
         try:
             for _, group in self._fields(body, 1):
@@ -251,7 +250,7 @@ class _Reader:
             self.lost["an export that is malformed"] += 1
 
     def _fields(self, message: bytes, *numbers: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the fields of these numbers, with their content. Raises ValueError."""
+        """Yield the fields with these numbers, and their content. Raises ValueError."""
         for number, content in fields(message):
             self.room -= 4
             if self.room <= 0:
@@ -271,7 +270,7 @@ class _Reader:
         return message, {each.key: each.value.string_value or each.value.int_value for each in message.attributes}
 
     def _row(self, content: bytes, limits: tuple[int, int]) -> tuple[Any, ...] | None:
-        """Return what the columns from `trace` on have for a span; ``None`` for one that is not usable."""
+        """Return the values of a span for the columns from `trace` on; ``None`` for an unusable span."""
         span, its = self._attributes(self._span, content)
         if len(span.trace_id) != 16 or len(span.span_id) != 8:
             self.lost["a span that is malformed"] += 1
@@ -300,7 +299,7 @@ class _Reader:
 
 
 def _peer(url: str) -> tuple[str | None, int | None]:
-    """Return the host of a URL, if it is the own node, and the port. The node of another address may change."""
+    """Return the host of a URL, if it is the span's own node, and the port. Other addresses may move between nodes."""
     try:
         parts = urlsplit(url)
         host = parts.hostname if parts.hostname in _LOOPBACK else None
@@ -335,8 +334,8 @@ def arrange(
 ) -> Traced:
     """Return the calls and requests among spans, and the traces of requests. Pure.
 
-    spans: with the columns of :data:`_SPANS`. applications: whose programs report requests. addresses: nodes by name
-    and address. roots: requests of loads that were sent with identifiers, in the columns of :data:`_ROOT`.
+    spans: with the columns of :data:`_SPANS`. applications: applications whose programs report requests. addresses:
+    nodes by name and address. roots: requests that loads sent with identifiers, in the columns of :data:`_ROOT`.
     """
     of_node: dict[str, set[str]] = {}
     for each in applications:
@@ -395,12 +394,12 @@ def arrange(
 
 
 def _part() -> pl.Expr:
-    """Return the names of spans as names of parts: GET /items/{id} is GET-items-id."""
+    """Return span names as names of parts: ``GET /items/{id}`` becomes ``GET-items-id``."""
     return pl.col("name").str.replace_all(r"[^A-Za-z0-9_.]+", "-").str.strip_chars("-").str.head(40).replace("", "span")
 
 
 def _calls(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the client spans that no client span of their node covers; peer: the node of the server that answered."""
+    """Return the client spans that no client span of their node contains; peer: node of the server that answered."""
     below = (pl.col("node_above") == pl.col("node")).fill_null(False)
     covered = spans.select("trace", "span", "parent", below=below, covered=below & (pl.col("kind_above") == "client"))
     for _ in range(DEEPEST):
@@ -415,14 +414,14 @@ def _calls(spans: pl.DataFrame) -> pl.DataFrame:
     answered = spans.filter((pl.col("kind") == "server") & (pl.col("node") != pl.col("node_above")))
     peers = answered.group_by("trace", span="parent").agg(peer=pl.col("node").first())
     clients = clients.join(peers, on=["trace", "span"], how="left", maintain_order="left")
-    # Of a client span around another one, which the server answered.
+    # For a client span around another one: the peer of the inner span.
     inner = clients.filter("covered").group_by("trace", span="parent").agg(peer_below=pl.col("peer").first())
     clients = clients.join(inner, on=["trace", "span"], how="left", maintain_order="left")
     return clients.with_columns(pl.coalesce("peer", "peer_below")).filter(~pl.col("covered"))
 
 
 def _tree(spans: pl.DataFrame, requests: pl.DataFrame) -> tuple[pl.DataFrame, bool]:
-    """Return the spans of the traces of requests, each after its parent, and whether there are deeper ones."""
+    """Return the spans of the traces of requests, parents first, and whether deeper spans were left out."""
     kept = ["trace", "span", "parent", "node", "service", "kind", "name", "begin_ns", "end_ns"]
     place = pl.concat_str(pl.col("begin_ns").cast(pl.String).str.zfill(20), "span")
     root = requests.select(

@@ -1,4 +1,4 @@
-"""Verdicts on the expectations of a run or a sweep, from rows of the dataset. Pure but for `read_verdicts`."""
+"""Verdicts on the expectations of a run or a sweep, from rows of the dataset. Pure except `read_verdicts`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE
 from cellbed_node import inputs
 
 VERDICTS = "expectations.json"
-"""File of the verdicts in the folder of a sweep."""
+"""File with the verdicts in the folder of a sweep."""
 _LONGEST = 200
-"""Characters of a reason."""
+"""Maximum characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A verdict on an expectation of an application.
 
-    name, limit: as in the file; measure: column of the dataset; value: in its unit, ``None`` where it is missing or
-    not finite; of a sweep the worst of a point's repetitions. note: why it is not met beside the value. point: of a
-    sweep, in words; empty for a run. unit: of a program's own measure.
+    name, limit: as in the file; measure: column of the dataset; value: in the measure's unit, ``None`` if missing or
+    not finite; for a sweep, the worst of a point's repetitions. note: a reason why the expectation is not met, besides
+    the value. point: description of a sweep's point; empty for a run. unit: for a program's own measure.
     """
 
     app: str
@@ -48,7 +48,7 @@ VERDICT_LIST: TypeAdapter[list[Verdict]] = TypeAdapter(list[Verdict])
 
 
 def judge(app: str, limit: Limit, row: Mapping[str, Any], failure: str | None = None) -> Verdict:
-    """Return the verdict on a run. row: measures of the application. failure: why the run does not count."""
+    """Return the verdict on a run. row: measures of the application. failure: why the run does not count, if so."""
     value, note, unit = row.get(limit.measure), failure, _unit(limit.measure, row)
     factor = _factor(unit, limit.unit or unit)
     if not isinstance(value, int | float) or math.isnan(value):
@@ -64,7 +64,7 @@ def judge(app: str, limit: Limit, row: Mapping[str, Any], failure: str | None = 
 
 
 def _unit(measure: str, row: Mapping[str, Any]) -> str:
-    """Return the unit of a program's own measure, which its row states; else empty."""
+    """Return the unit of a program's own measure, as stated in its row; else empty."""
     try:
         return str(json.loads(row.get("units") or "{}").get(measure, ""))
     except (ValueError, TypeError, AttributeError):
@@ -72,7 +72,7 @@ def _unit(measure: str, row: Mapping[str, Any]) -> str:
 
 
 def _factor(unit: str, other: str) -> float | None:
-    """Return the factor from a unit to another one, None where there is none."""
+    """Return the conversion factor from a unit to another one, None if there is none."""
     if unit == other:
         return 1.0
     units = (each.units for each in (DURATION, SIZE, BIT_RATE, FREQUENCY))
@@ -87,15 +87,15 @@ def _explain_missing(measure: str, row: Mapping[str, Any]) -> str:
 
 
 def verdicts_without_run(expected: Mapping[str, Sequence[Limit]], why: str) -> list[Verdict]:
-    """Return the verdicts on a run that measured nothing. expected: limits by application."""
+    """Return the verdicts on a run without measurements. expected: limits by application."""
     return [judge(app, each, {}, why) for app, limits in expected.items() for each in limits]
 
 
 def judge_point(
     point: str, app: str, limit: Limit, repetitions: Mapping[int, tuple[Mapping[str, Any], str | None]]
 ) -> Verdict:
-    """Return the verdict on a point of a sweep, which each repetition must meet. repetitions: by number, the measures
-    of the application, and why the trial does not count."""
+    """Return the verdict on a point of a sweep: each repetition must meet the expectation. repetitions: by number, the
+    measures of the application, and why the trial does not count, if so."""
     each = {number: judge(app, limit, row, failure) for number, (row, failure) in repetitions.items()}
     values = [one.value for one in each.values() if one.value is not None]
     worst = (max if "<" in limit.operator else min)(values, default=None)
@@ -107,7 +107,7 @@ def judge_point(
 
 
 def read_verdicts(folder: Path) -> list[Verdict]:
-    """Return the verdicts in the folder of a sweep; empty without them. Raises MeasureError for a damaged file."""
+    """Return the verdicts in the folder of a sweep; empty if there are none. Raises MeasureError for a damaged file."""
     path = folder / VERDICTS
     try:
         return VERDICT_LIST.validate_json(inputs.content(path))

@@ -16,14 +16,14 @@ from cellbed.support.ways import Way
 Int64 = npt.NDArray[np.int64]
 
 LightRow = tuple[int, int, list[int]]
-"""Sending time of a train, the base delay then, and the arrivals of its packets after the first one's, in order; ns."""
+"""Sending time of a train, its base delay, and the arrivals of the other packets after the first one's, sorted; ns."""
 Offsets = list[tuple[int, int]]
-"""Packet size in bytes, and how many ns later than one of the recorder's size it arrives."""
+"""Packet size in bytes, and its additional delay in ns, relative to a packet of the recorder's size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellReplay:
-    """One direction as the method has it.
+    """The method's input for one direction.
 
     light: rows in order of time. heavy: opportunities under saturation, ns, of `packet_bytes` each. offsets: comp(s),
     empty without calibration. idle_ns: F; ``None`` without calibration.
@@ -37,10 +37,10 @@ class CellReplay:
 
 
 def derive(recording: Recording, way: Way, train: int | None = None) -> CellReplay:
-    """One direction of a recording as CellReplay replays it.
+    """Return the method's input for one direction of a recording.
 
-    train: packets of the trains that become light rows; default: the calibrated number, or, if no train has that many,
-    the longest of the recording.
+    train: number of packets of the trains that become light rows; default: the calibrated number, or, if no train has
+    this number, the longest trains of the recording.
 
     Errors: :class:`RecordingError` for a recording without saturation or without trains in this direction.
     """
@@ -57,10 +57,10 @@ def derive(recording: Recording, way: Way, train: int | None = None) -> CellRepl
 
 
 def light_rows(recording: Recording, way: Way, train: int | None = None) -> list[LightRow]:
-    """Return the light rows of a direction, in order of time. train: as of :func:`derive`.
+    """Return the light rows of a direction, in order of time. train: as for :func:`derive`.
 
-    A row stands for a train whose packets have the recorder's size, with at least one arrival. Its time is when the
-    train's first uplink packet was sent, for both directions. A lost packet is no opportunity, a duplicated packet is
+    A row stands for a train whose packets have the recorder's size, with at least one arrival. For both directions, its
+    time is the sending time of the train's first uplink packet. A lost packet is no opportunity, a duplicated packet is
     one, in order of arrival. The base delay of an unanswered train is interpolated between its neighbours. Another
     tool's files lack the lengths of trains: all their rows count.
 

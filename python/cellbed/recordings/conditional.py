@@ -1,7 +1,7 @@
-"""The conditional replay's model of a direction, learnt from a recording.
+"""The conditional replay's model of a direction, learned from a recording.
 
-Single packets give delays by idle time and size, trains the delivery of bursts, and saturation the capacity. Only the
-recording's packets are used, without calibration or other knowledge of the network.
+Single packets give delays by idle time and size; trains give the delivery of bursts; saturation gives the capacity.
+The model uses only the recording's packets, without calibration or other knowledge of the network.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Floats = npt.NDArray[np.float64]
 _MS = 1_000_000
 _STEP = 250 * _MS
 _FEWEST_IN_WINDOW = 8
-"""Minimum number of delays in a window, which widens accordingly."""
+"""Minimum number of delays in a window; a window with fewer is widened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A delay over time, linear between points. times, delays: ns, of one length."""
+    """A delay over time, linear between points. times, delays: ns, of equal length."""
 
     times: Int64
     delays: Floats
 
     def at(self, times: Int64) -> Floats:
-        """Return the delay at some instants, constant beyond the ends."""
+        """Return the delay at some instants, constant beyond the first and last points."""
         found: Floats = np.interp(times, self.times, self.delays)
         return found
 
@@ -48,8 +48,8 @@ class Trend:
 class Drift:
     """A running low quantile of the delays.
 
-    quantile: waits only add to the path's delay, so the delays have a sharp lower edge, which needs fewer packets than
-    the middle. widths: ns; of the windows to choose from.
+    quantile: queueing only adds to the path's delay, so the delays have a sharp lower edge. Its estimate needs fewer
+    packets than that of the middle. widths: candidate widths of the window, ns.
     """
 
     quantile: float = 0.1
@@ -62,8 +62,8 @@ class Drift:
     def trend(self, sent: Int64, delay: Floats) -> Trend:
         """Return the quantile over time. sent, delay: ns, of packets in order of sending.
 
-        The window is the one where half of the packets best predict the quantile of the other half. A wide one
-        cannot follow the drift, a narrow one mistakes chance for drift, above all with long waits, as for a grant.
+        The chosen window is the one in which half of the packets best predict the quantile of the other half. A wide
+        window cannot follow the drift. A narrow window mistakes chance for drift, above all with long waits for grants.
         """
         return self._running(sent, delay, min(self.widths, key=lambda width: self._surprise(sent, delay, width)))
 
@@ -93,40 +93,40 @@ FORMAT = "cellbed-conditional-model"
 VERSION = 1
 
 NEIGHBOURS = 8
-"""Samples around an instant, to draw one from: few, since delays drift; not one, since replays must differ."""
+"""Number of samples around an instant to draw from: small, since delays drift; not 1, since replays must differ."""
 
 REACH = 2.5
-"""Maximum ratio of a train's length to the queue for continuing with it."""
+"""Maximum ratio of a train's length to the queue at which the train is used for the queue."""
 
 Bools = npt.NDArray[np.bool_]
 Points = list[tuple[int, float]]
-"""Sizes in bytes with a value in ns, in order of size."""
+"""Packet sizes in bytes with a value in ns, ascending by size."""
 
 _IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 150, 190, 240]) * _MS
-"""Possible boundaries of idle classes; those that do not differ, or have too few samples, are joined."""
+"""Candidate boundaries of idle classes. Classes that do not differ, or have too few samples, are merged."""
 _EDGES = np.array(
     [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 25, 30, 40, 50, 70, 100, 150]
 ) * _MS  # fmt: skip
-"""Where the steps of the warm-up begin."""
+"""Begins of the warm-up's steps."""
 _COLD = (20 * _MS, 190 * _MS)
-"""Range of the idle time that leaves a link cold but awake."""
+"""Range of the idle time, ns, after which a link is cold but awake."""
 _DRIFT = Drift()
 _FEWEST = 12
 """Minimum number of samples."""
 _USUAL = 80
-"""Percentile of the delays of packets that were sent late; packets above it were retransmitted, which delays no others:
-about a tenth of the blocks fails by design (TS 38.214, §5.2.2.1)."""
+"""Percentile of the delays of cold packets; above, a packet counts as retransmitted. About a tenth of the blocks fails
+by design (TS 38.214, §5.2.2.1). A retransmission does not delay other packets."""
 _TOGETHER = 50_000
-"""Arrivals this close, ns, are of one transmission."""
+"""Maximum time between arrivals of one transmission, ns."""
 
 
 def conditional_plan() -> TrainPlan:
     """Return the trains that the method needs, with turns of about 3 s.
 
-    They are single packets, large and small, after idle times from some to some hundred ms, and trains from 5 to 400
-    packets down and from 5 to 60 up. A scheduler serves a longer queue faster, so a train must not overlap with the
-    next: except for the pairs that measure a warm link, the pause behind a train is longer than most of its length
-    take.
+    The trains are single packets, large and small, after idle times from a few to some hundred ms, and trains from 5 to
+    400 packets down and from 5 to 60 up. A scheduler serves a longer queue faster, so a train must not overlap with the
+    next train. Therefore the pause behind a train is longer than most trains of its length take, except for the pairs
+    that measure a warm link.
 
     Returns:
         The plan.
@@ -153,7 +153,7 @@ def conditional_plan() -> TrainPlan:
 
 
 def model_text(recording: Recording, way: Way) -> str:
-    """Return the model of a direction, as the emulator's stage ``conditional`` reads it.
+    """Return the model of a direction, in the format of the emulator's stage ``conditional``.
 
     Errors: :class:`RecordingError` for a recording without saturation, or with too few trains, in this direction.
     """
@@ -161,12 +161,12 @@ def model_text(recording: Recording, way: Way) -> str:
 
 
 def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, Any]:
-    """Derive the content of a model's file, as :func:`model_text` writes it.
+    """Derive the content of a model file, as :func:`model_text` writes it.
 
     drift: separates the trend of the delays from chance.
 
-    Times are ns since the recording's time zero, at the sender's side: the least delay of the packet's size before its
-    arrival.
+    Times are ns since the recording's time zero, at the sender's side: arrival minus the minimum delay of the packet's
+    size.
     """
     firsts = _firsts(recording.packets("light", way))
     if firsts is None:
@@ -210,7 +210,7 @@ def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, A
 class _Firsts:
     """The first packet of each train, in order of sending; arrays of one length.
 
-    sent, delay: ns. bytes: its size. length: packets of the train that arrived. arrivals: theirs, in order.
+    sent, delay: ns. bytes: its size. length: number of the train's packets that arrived. arrivals: their times, sorted.
     """
 
     sent: Int64
@@ -220,19 +220,19 @@ class _Firsts:
     arrivals: list[Int64]
 
     def cold(self) -> Bools:
-        """Select packets that were sent after an idle time that leaves the link cold but awake, approximately."""
+        """Select packets sent after an idle time that approximately leaves the link cold but awake."""
         gap = self.sent - self.before()
         found: Bools = (gap > _COLD[0]) & (gap < _COLD[1])
         return found
 
     def before(self) -> Int64:
-        """Return the arrival of the last packet sent before each."""
+        """Return, for each train, the arrival of the last packet sent before."""
         last = np.array([arrivals[-1] for arrivals in self.arrivals])
         return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
 
 
 def _firsts(packets: pl.DataFrame) -> _Firsts | None:
-    """Trains without losses: with losses, position and burst are unknown."""
+    """Return trains without losses: with losses, position and burst are unknown."""
     trains = (
         packets.group_by("train", maintain_order=True)
         .agg(
@@ -254,7 +254,7 @@ def _firsts(packets: pl.DataFrame) -> _Firsts | None:
 
 
 def _by_size(sizes: Int64, values: Floats, summary: Callable[[Floats], Any] = np.mean) -> Points:
-    """Return a summary of the values of each size with enough samples."""
+    """Return a summary of the values of each size that has enough samples."""
     counted = ((int(size), values[sizes == size]) for size in np.unique(sizes))
     return [(size, float(summary(found))) for size, found in counted if len(found) >= _FEWEST]
 
@@ -269,7 +269,7 @@ def _whole(points: Points) -> list[list[int]]:
 
 
 def _trend(firsts: _Firsts, drift: Drift) -> Trend:
-    """Return the drift of the delay of cold packets, sizes brought together."""
+    """Return the drift of the delay of cold packets; all sizes are converted to the largest."""
     cold = firsts.cold()
     edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), drift.edge)
     delay = firsts.delay[cold] - _on(edge, firsts.bytes[cold]) + edge[-1][1]
@@ -277,13 +277,13 @@ def _trend(firsts: _Firsts, drift: Drift) -> Trend:
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:
-    """Return the minimum difference from the trend (negative), by size, increasing with size."""
+    """Return the minimum difference from the trend (negative) by size; it increases with size."""
     lowest = _by_size(firsts.bytes, over, lambda values: np.quantile(values, 0.01))
     return [(size, min(value for other, value in lowest if other >= size)) for size, _ in lowest]
 
 
 def _idleness(firsts: _Firsts, least: Floats) -> Floats:
-    """Return the idle time before; negative if the previous packet was still waiting."""
+    """Return the idle time before each train; negative if the previous packet was still waiting."""
     more = firsts.delay - least
     cold = firsts.cold()
     usual = _by_size(firsts.bytes[cold], more[cold], lambda values: np.percentile(values, _USUAL))
@@ -293,7 +293,7 @@ def _idleness(firsts: _Firsts, least: Floats) -> Floats:
     sent = -1e12
     for number, at in enumerate(firsts.sent.tolist()):
         idle[number] = at - sent
-        # Packets that waited behind others were not late because of retransmission.
+        # Packets that waited behind others were not delayed by a retransmission.
         late = again[number] if idle[number] >= 0 else 0
         sent = max(sent, arrived[number] - least[number] - late)
     return idle
@@ -323,7 +323,7 @@ def _states(firsts: _Firsts, over: Floats, idle: Floats) -> list[dict[str, Any]]
 
 
 def _alike(one: Floats, other: Floats) -> bool:
-    """Return whether two samples may be of one distribution (Kolmogorov and Smirnov, at 5 %)."""
+    """Return whether two samples may have the same distribution (Kolmogorov and Smirnov, at 5 %)."""
     both = np.sort(np.concatenate([one, other]))
     shares = [np.searchsorted(np.sort(each), both, "right") / len(each) for each in (one, other)]
     limit = 1.36 * np.sqrt((len(one) + len(other)) / (len(one) * len(other)))
@@ -331,8 +331,8 @@ def _alike(one: Floats, other: Floats) -> bool:
 
 
 def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: bool) -> dict[str, Any]:
-    """Samples of each size. If no size has enough, all count as the most frequent one, as do samples of possibly
-    sleeping devices, which differ much more than sizes."""
+    """Return samples by size. If no size has enough samples, all count as the most frequent size. So do samples of
+    possibly sleeping devices, which differ much more than sizes."""
     usual = 100 if asleep else _USUAL
     means = _by_size(sizes, over)
     if asleep or not means:
@@ -348,7 +348,7 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
         }
         for size, _ in means
     ]
-    # Other sizes differ in general from the nearest one measured here.
+    # Other sizes get their general difference from the nearest size measured here.
     known = dict(means)
     for size, value in everywhere:
         if size not in known:
@@ -358,7 +358,7 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
 
 
 def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
-    """Return the numbers of the trains of each length, with packets of a size, that met a cold link."""
+    """Return the numbers of the trains of each length, with packets of one size, that found a cold link."""
     cold = (idle > _COLD[0]) & (idle < _COLD[1]) & (firsts.bytes == packet)
     lengths = (int(length) for length in np.unique(firsts.length) if length > 1)
     found = {length: np.flatnonzero(cold & (firsts.length == length)) for length in lengths}
@@ -366,14 +366,14 @@ def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
 
 
 def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]]:
-    """Return the arrivals of the trains of each size and length, since a packet could have been there at the
-    earliest."""
+    """Return the arrivals of the trains of each size and length, relative to the earliest possible arrival of a
+    packet."""
     found = []
     for packet in np.unique(firsts.bytes).tolist():
         for trains in _sets(firsts, idle, packet).values():
             spans = [int(firsts.arrivals[each][-1] - firsts.arrivals[each][0]) for each in trains]
             if np.median(spans) <= _TOGETHER:
-                continue  # one opportunity carries them all
+                continue  # one opportunity carries the whole train
             arrivals = [
                 np.rint(np.maximum(firsts.arrivals[each] - firsts.sent[each] - least[each], 0) / 1000)
                 .astype(np.int64)
@@ -388,7 +388,7 @@ def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> di
     """Return the share of the saturated link's opportunities that trains of each length got, by the time since their
     first packet.
 
-    Beyond its end a train is assumed to continue like the next longer one, in the proportion at its end.
+    Beyond its end, a train is assumed to continue like the next longer train, in the proportion at its end.
     """
     edges = np.append(_EDGES, 1e17)
     found: dict[int, list[float]] = {}
@@ -417,8 +417,8 @@ def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> di
 
 
 def _monotone_ratio(got: Floats, offered: Floats) -> Floats:
-    """got / offered, made to increase by pooling adjacent violators (Barlow et al., "Statistical Inference under Order
-    Restrictions", 1972, §1.2)."""
+    """Return got / offered, made increasing by pooling adjacent violators (Barlow et al., "Statistical Inference under
+    Order Restrictions", 1972, §1.2)."""
     blocks: list[tuple[float, float, int]] = []
     for block in zip(got.tolist(), offered.tolist(), [1] * len(got), strict=True):
         blocks.append(block)
@@ -432,10 +432,10 @@ def _monotone_ratio(got: Floats, offered: Floats) -> Floats:
 
 
 def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
-    """Return the time constant of the decay of warmth, ns, from trains soon after another one.
+    """Return the time constant of the decay of warmth, ns, from trains soon after a previous train.
 
-    Their durations lie between a cold train's and a warm one's, by exp(-idleness / constant); of some
-    constants the least-squares one.
+    Their durations lie between those of a cold and a warm train, by exp(-idle time / constant). The result is the
+    least-squares candidate.
     """
     constants = np.array([1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90]) * float(_MS)
     spans = np.array([arrivals[-1] - arrivals[0] for arrivals in firsts.arrivals], float)

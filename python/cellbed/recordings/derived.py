@@ -1,6 +1,6 @@
 """The files that a link replays, derived from a recording and kept in the user's cache.
 
-They depend on the recording's directory only, which can be copied to another machine or belong to another user.
+They depend only on the recording's directory, which can be copied to another machine or belong to another user.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from cellbed.support.ways import Way
 from cellbed_node import inputs
 
 Method = Literal["cellreplay", "saturation", "conditional"]
-"""How a recording is replayed.
+"""A replay method.
 
-cellreplay: the paper's method (Sentosa et al., NSDI 2025, §4.3). saturation: the opportunities of the saturation behind
-half the minimum round-trip time, as Mahimahi does (Netravali et al., ATC 2015). conditional: ours, by recorded packets
-in the same situation (:mod:`cellbed.recordings.conditional`).
+cellreplay: the paper's method (Sentosa et al., NSDI 2025, §4.3). saturation: the opportunities of the saturation, and
+half the minimum round-trip time as delay, as in Mahimahi (Netravali et al., ATC 2015). conditional: our method, with
+recorded packets in the same situation (:mod:`cellbed.recordings.conditional`).
 """
 
 _REVISION = 2
-"""Raise it when the same recording gives other files than before."""
+"""Revision of the derived files; increase it when the same recording gives other files."""
 
 _LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """Files of one direction; ``None`` for those that the method lacks.
+    """Files of one direction; ``None`` for files that the method lacks.
 
     light, heavy, latency_offset: in the formats of a ``cellreplay`` capacity. model: of the stage ``conditional``,
-    in place of light rows.
+    replaces light rows.
     """
 
     heavy: Path
@@ -51,7 +51,7 @@ class ReplayFiles:
 
 
 def is_conditional(description: Description) -> bool:
-    """Return whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`, at any
+    """Return whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`, with any
     gaps."""
     plan = description.light.plan
     return plan is not None and _trains(plan) == _trains(conditional_plan())
@@ -62,9 +62,9 @@ def _trains(plan: TrainPlan) -> list[Train]:
 
 
 def replay_files(folder: Path, way: Way, method: Method, name: str | None = None) -> ReplayFiles:
-    """Return the files for the replay of a direction of the recording in `folder`; made at first use.
+    """Return the files for the replay of a direction of the recording in `folder`, derived at first use.
 
-    name: prefix of the files, by default the folder's.
+    name: prefix of the files; default: name of the folder.
     Errors: :class:`RecordingError`.
     """
     stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}"
@@ -74,7 +74,7 @@ def replay_files(folder: Path, way: Way, method: Method, name: str | None = None
         try:
             write_folder(made, lambda unfinished: _write(texts, unfinished, stem))
         except RecordingError as error:
-            if not made.is_dir():  # another process may have been sooner
+            if not made.is_dir():  # another process may have been faster
                 raise RecordingError(f"{error}; set XDG_CACHE_HOME to a folder that can be written") from None
     return _files(made, stem)
 
@@ -115,7 +115,7 @@ def _texts(recording: Recording, way: Way, method: Method) -> dict[str, str]:
         delay = base_delay(recording)
         if delay is None:
             raise RecordingError("no train of the recording was answered: its round-trip time is not known")
-        # A row without opportunities: all packets use the heavy ones, behind one delay.
+        # A row without opportunities: all packets use the heavy opportunities, after a common delay.
         rows: list[LightRow] = [(0, delay, [])]
         return {_LIGHT: light_text(rows, whole=False), _HEAVY: heavy_text(opportunities(recording, way))}
     if method == "conditional":
@@ -136,12 +136,12 @@ def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
 
 
 def _key(folder: Path, stem: str) -> str:
-    """Return the name of derived files, from their inputs."""
+    """Return the name of derived files, a hash of their inputs."""
     digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem)).encode())
     for name in FILES:
         try:
             with inputs.open_file(folder / name) as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
-            digest.update(b"-")  # reading the recording says what is wrong
+            digest.update(b"-")  # the error is reported when the recording is read
     return digest.hexdigest()[:40]

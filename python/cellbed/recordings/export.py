@@ -1,6 +1,6 @@
-"""Conversion of a recording, or the series of an archive's entry, to the files of other programs.
+"""Conversion of a recording, or the series of an archive's entry, to files for other programs.
 
-A directory is written whole or not at all; its README has the commands that replay the files.
+A directory is written atomically; its README contains the commands that replay the files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Format = Literal["mahimahi", "cellreplay", "rate", "rtt"]
 FORMATS: tuple[Format, ...] = ("mahimahi", "cellreplay", "rate", "rtt")
 
 MAHIMAHI_BYTES = 1500
-"""IP bytes that an opportunity of Mahimahi delivers of full packets: it carries 1504 and charges each packet 4 more."""
+"""IP bytes of full packets per opportunity of Mahimahi: 1504 bytes, minus 4 that Mahimahi adds to each packet."""
 
 LEAST_BIN_NS = 1_000_000
 
@@ -40,7 +40,7 @@ README = "README"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The result. files: names in `folder`. notes: instructions for replaying them, a sentence each."""
+    """The result. files: names in `folder`. notes: instructions for replay, a sentence each."""
 
     format: Format
     folder: Path
@@ -57,10 +57,10 @@ def export(
     train: tuple[int | None, int | None] = (None, None),
     bin_ns: int = 100_000_000,
 ) -> Exported:
-    """Write a recording in another format into the directory `folder`, which must be empty or not there.
+    """Write a recording in another format into the directory `folder`, which must be empty or not exist.
 
-    name: of the recording; names Mahimahi's traces. train: packets of the trains that become light rows, uplink and
-    downlink. bin_ns: of rates.
+    name: name of the recording, used for Mahimahi's traces. train: number of packets of the trains that become light
+    rows, uplink and downlink. bin_ns: bins of rates.
 
     Errors: :class:`RecordingError` for missing data, and for failed writes.
     """
@@ -84,7 +84,7 @@ def export(
 def _write(
     to: Format, folder: Path, files: Mapping[str, str | pl.DataFrame | Series], notes: Sequence[str]
 ) -> Exported:
-    """Write files by name, a series as Mahimahi's trace, and the notes as README."""
+    """Write files by name (a series as Mahimahi's trace), and the notes as README."""
 
     def fill(unfinished: Path) -> None:
         for name, content in {**files, README: "".join(f"{note}\n" for note in notes)}.items():
@@ -111,7 +111,7 @@ def _check_width(bin_ns: int) -> int:
 
 
 def _replay_notes(parts: Iterable[Part]) -> list[str]:
-    """Return the lines that replay round-trip times, or rates over time."""
+    """Return README lines that replay round-trip times, or rates over time."""
     files = {part: _name(part) for part in parts}
     if "round-trip" in files:
         about = "round_trip_ms: of a packet sent at time_s, seconds since the start. In a scenario's [links.core]:"
@@ -125,7 +125,7 @@ def _replay_notes(parts: Iterable[Part]) -> list[str]:
 
 
 def _mahimahi(recording: Recording, name: str) -> tuple[dict[str, str], list[str]]:
-    """Traces of the saturated directions, for a link with its delay behind it."""
+    """Return traces of the saturated directions, for a link followed by its delay."""
     delay = base_delay(recording)
     files: dict[str, str] = {}
     missing: list[Way] = []
@@ -183,13 +183,13 @@ def _command(derived: dict[Way, CellReplay]) -> list[str]:
 
 
 def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int = 100_000_000) -> Exported:
-    """Write an entry in another format into the directory `folder`, which must be empty or not there.
+    """Write an entry in another format into the directory `folder`, which must be empty or not exist.
 
-    mahimahi: ``NAME.up`` and ``NAME.down``. rate: the opportunities of each direction over bins of bin_ns, or the rates
-    as they are. rtt: round-trip times; empty where no answer came.
+    mahimahi: ``NAME.up`` and ``NAME.down``. rate: the opportunities of each direction over bins of bin_ns, or the
+    original rates. rtt: round-trip times; empty if there was no answer.
 
-    Errors: :class:`RecordingError` for what the entry does not have and what cannot be written;
-    :class:`cellbed.archive.TraceError` for what is damaged.
+    Errors: :class:`RecordingError` for data that the entry lacks, and for failed writes;
+    :class:`cellbed.archive.TraceError` for damaged data.
     """
     has = archive.entry(name).parts
     wanted: tuple[Part, ...] = ("round-trip",) if to == "rtt" else WAYS
@@ -213,7 +213,7 @@ def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_n
 
 
 def _trace_notes(files: Mapping[str, str]) -> list[str]:
-    """Return the lines that replay Mahimahi's traces. files: quoted names of "up" and "down", or of one of them."""
+    """Return README lines that replay Mahimahi's traces. files: quoted names of "up", "down", or both."""
     shell = f"cellbed shell {' '.join(f'--{way} {file}' for way, file in files.items())} -- COMMAND"
     if len(files) == 2:
         return [f"mm-link {' '.join(files.values())} -- COMMAND", shell]
@@ -222,10 +222,10 @@ def _trace_notes(files: Mapping[str, str]) -> list[str]:
 
 
 def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
-    """Return columns time_s and rate_bit_s, as a scenario's rate series reads them."""
+    """Return columns time_s and rate_bit_s, in the format of a scenario's rate series."""
     if series.content is Content.RATE:
         return series.scan().select(time_s=pl.col("at_ns") / 1e9, rate_bit_s=pl.col("bit_s")).collect()
-    # An opportunity counts for the time before it, so that the one at the very end of a loop is in its last bin.
+    # An opportunity counts for the time before it, so that an opportunity at the end of a loop is in the last bin.
     bin_of = (pl.col("at_ns").clip(1) - 1) // bin_ns
     counted = series.scan().group_by(bin=bin_of).agg(count=pl.len())
     bins = pl.LazyFrame({"bin": pl.int_range(0, -(-series.duration_ns // bin_ns), eager=True)})
@@ -238,6 +238,6 @@ def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
 
 
 def _round_trips(series: Series) -> pl.DataFrame:
-    # Polars divides by a constant with its reciprocal, which is off by a last bit.
+    # Polars divides by a constant by multiplying with the reciprocal, which has an error in the last bit.
     columns = {"time_s": (pl.col("at_ns") / 1e9).round(9), "round_trip_ms": (pl.col("round_trip_ns") / 1e6).round(6)}
     return series.scan().select(**columns).collect()

@@ -41,15 +41,15 @@ Parsed = TypeVar("Parsed")
 
 
 def import_cellreplay(files: dict[str, Path], idle_ns: tuple[int, int] | None = None) -> Recording:
-    """Return the recording behind the files of the public tool.
+    """Return the recording that the public tool's files were derived from.
 
-    files: the paths by the keys of :data:`cellbed.recordings.tool_files.NAMES`; the offsets may be left out. idle_ns: F
-        of uplink and downlink, an argument of the tool that no file has.
+    files: the paths by the keys of :data:`cellbed.recordings.tool_files.NAMES`; the offsets are optional. idle_ns: F
+        of uplink and downlink, an argument of the tool that is in no file.
 
-    Each light row becomes a train with its answer. Only sums are known of its times: the first uplink packet was sent
-    at the row's time and took the base delay, the answer left as it arrived and took the downlink's base delay. When
-    other packets were sent, when the saturation's were and what was lost is not known. Exported again, the same files
-    come out; a row with opportunities all later than its base delay comes out with as much more base delay.
+    Each light row becomes a train with its answer. Only sums of its times are known. The first uplink packet was sent
+    at the row's time and took the base delay; the answer left at its arrival and took the downlink's base delay. The
+    sending times of other packets and of saturation are unknown, and so are losses. Exporting gives the same files,
+    except for rows whose opportunities are all later than the base delay: their base delay increases accordingly.
 
     Errors: :class:`RecordingError` that names file and line.
     """
@@ -141,7 +141,7 @@ def _heavy(path: Path) -> pl.DataFrame:
 
 
 def _light(rows: _Rows, sent: list[int], way: Way) -> pl.DataFrame:
-    """Return the packets of the rows. sent: when the first of each was."""
+    """Return the packets of the rows. sent: sending time of the first packet of each row."""
     lengths = np.array([len(after) for _, _, after in rows])
     train = np.repeat(np.arange(1, len(rows) + 1), lengths)
     first = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -165,7 +165,7 @@ def _table(train: Int64, index: Int64, sent: Int64, arrived: Int64) -> pl.DataFr
 
 
 def _plan(up: _Rows, down: _Rows) -> TrainPlan | None:
-    """Return the plan as far as the rows show it: the longest trains, and the median gap."""
+    """Return the plan that the rows show: the longest trains, and the median gap."""
     gaps = np.diff([time for time, _, _ in up])
     if not len(gaps) or np.median(gaps) < 1:
         return None

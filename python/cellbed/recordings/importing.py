@@ -1,4 +1,4 @@
-"""Recordings of two workloads for the archive: cellbed's own directories, and the files of CellReplay's public tool."""
+"""Recordings of two workloads for the archive: cellbed's directories, and the files of CellReplay's public tool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _folder_format(
     load: Callable[[Path, Options], Recording],
     options: frozenset[str] = frozenset(),
 ) -> Format:
-    """Return a format of recordings in a folder. marks: names of files, of which it has one."""
+    """Return a format for recordings in a folder. marks: names of files; a folder of this format has one of them."""
 
     def evidence(path: Path, _: bytes) -> str | None:
         there = next((name for name in marks if (path / name).is_file()), None)
@@ -71,11 +71,11 @@ CELLREPLAY = _folder_format(
 )
 DIRECTORY = _folder_format("recording", "a recording of two workloads", ("recording.json",), _read_recording)
 FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
-"""All formats that the archive takes."""
+"""All formats that the archive accepts."""
 
 
 def recognise(paths: Sequence[Path], as_format: str | None = None) -> Importer:
-    """:func:`cellbed.archive.importers.recognise` among all formats."""
+    """Return the result of :func:`cellbed.archive.importers.recognise` for all formats."""
     return recognise_among(paths, as_format, FORMATS)
 
 

@@ -37,8 +37,8 @@ def empty() -> pl.DataFrame:
 def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
     """Return the table if it has the columns and types of :data:`COLUMNS`, and valid rows.
 
-    Errors: :class:`RecordingError` with `where` and the column that is missing or of another type, or the first row,
-    counted from 1, that breaks a rule.
+    Errors: :class:`RecordingError` with `where` and the missing or mistyped column, or the first row (from 1) that
+    breaks a rule.
     """
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
@@ -54,7 +54,7 @@ def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
 
 
 def count(table: pl.DataFrame) -> Counts:
-    """Return the counts of the packets of a table."""
+    """Return the packet counts of a table."""
     arrived = table.filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns", maintain_order=True)
     late = pl.col("index") < pl.col("index").cum_max().over("train")
     return Counts(

@@ -20,11 +20,11 @@ from cellbed_node import inputs
 
 DESCRIPTION = "recording.json"
 JOURNAL = "journal"
-"""The recorder's log, turned into the files at the end."""
+"""The recorder's log, converted to the files at the end."""
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
-"""Names of the files of packets without their ending."""
+"""Names of the packet files without suffix."""
 FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
-"""Names of the files that replays are derived from."""
+"""Names of the files from which replays are derived."""
 
 _LARGEST_DESCRIPTION = 1 << 26
 
@@ -48,12 +48,12 @@ class Recording:
         return table
 
     def tables(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Return the tables of packets by the names of their files without ending."""
+        """Yield the tables of packets with their file names without suffix."""
         for stem in STEMS:
             yield stem, getattr(self, stem.replace("-", "_"))
 
     def counted(self) -> Recording:
-        """Return the recording with the counts of its tables."""
+        """Return the recording with recomputed counts."""
         counts = {stem: count(table) for stem, table in self.tables()}
         return replace(self, description=self.description.model_copy(update={"counts": counts}))
 
@@ -79,9 +79,9 @@ def read_recording(folder: Path | str) -> Recording:
 
 
 def read_description(folder: Path) -> Description:
-    """Return the content of `recording.json` in `folder`; the journal of a killed recorder is packed first.
+    """Return the content of `recording.json` in `folder`; pack the journal of a killed recorder first.
 
-    Errors: as of :func:`read_recording`.
+    Errors: as for :func:`read_recording`.
     """
     path = folder / DESCRIPTION
     if not folder.is_dir():
@@ -109,7 +109,7 @@ def _pack(folder: Path) -> None:
 
 
 def write_recording(recording: Recording, folder: Path | str) -> Path:
-    """Write a recording, all of it or nothing. Its counts are made anew.
+    """Write a recording atomically, with recomputed counts.
 
     Args:
         recording: The recording.
@@ -135,7 +135,7 @@ def write_recording(recording: Recording, folder: Path | str) -> Path:
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """Make the directory `folder` atomically, filled by `fill`.
+    """Create the directory `folder` atomically, filled by `fill`.
 
     An empty directory is replaced.
     Errors: :class:`RecordingError` for a directory that is not empty, the current one, and failed writes.
@@ -157,7 +157,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def _packets(path: Path, counted: bool) -> pl.DataFrame:
-    """Return the table in a file. counted: whether the recording's counts require it."""
+    """Return the table in a file. counted: whether the recording's counts require the file."""
     return check_packets(_parquet(path), path) if counted or path.exists() else empty()
 
 
@@ -174,7 +174,7 @@ def _parquet(path: Path) -> pl.DataFrame:
 
 
 def _first(error: ValidationError) -> str:
-    """Return the first fault of a description in one line, the one of its format or version before all others."""
+    """Return the first error of a description in one line; errors of format or version come first."""
     faults = error.errors(include_url=False)
     fault = min(faults, key=lambda it: it["loc"] not in (("format",), ("version",)))
     place = ".".join(map(str, fault["loc"]))

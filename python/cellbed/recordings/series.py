@@ -19,8 +19,8 @@ from cellbed.support.ways import WAYS, Way
 def round_trips(recording: Recording) -> pl.DataFrame:
     """Return the round-trip time of the first packet of each train that was answered, in order of time.
 
-    Columns: train; sent_ns, when its first packet left; round_trip_ns, until the first packet of the answer was there
-    (Sentosa et al., "CellReplay", NSDI 2025, §4.2: base RTT); up_bytes and down_bytes, the IP lengths of the two.
+    Columns: train; sent_ns, sending time of its first packet; round_trip_ns, until the arrival of the answer's first
+    packet (Sentosa et al., "CellReplay", NSDI 2025, §4.2: base RTT); up_bytes and down_bytes, their IP lengths.
     """
     there = recording.light_uplink.group_by("train", maintain_order=True).agg(
         pl.col("sent_ns").min(), up_bytes=pl.col("bytes").first()
@@ -37,14 +37,14 @@ def round_trips(recording: Recording) -> pl.DataFrame:
 
 
 def full_size(recording: Recording, trips: pl.DataFrame) -> pl.DataFrame:
-    """Return the round trips of packets with the recorder's size; all, where there are none of them."""
+    """Return the round trips of packets with the recorder's size; all round trips if there are none."""
     size = recording.description.packet_bytes
     full = trips.filter((pl.col("up_bytes") == size) & (pl.col("down_bytes") == size))
     return full if full.height else trips
 
 
 def base_delay(recording: Recording) -> int | None:
-    """Return the delay beside a saturation trace: half the least round-trip time (Netravali et al., "Mahimahi", ATC
+    """Return the delay beside a saturation trace: half the minimum round-trip time (Netravali et al., "Mahimahi", ATC
     2015).
 
     Args:
@@ -60,8 +60,8 @@ def base_delay(recording: Recording) -> int | None:
 def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
     """Return the base delay of a direction over time: half the round-trip times (CellReplay §4.2), in order of time.
 
-    In a recording that was made of another tool's files it is the direction's own one, as those files have it.
-    Columns: train; time_ns, when its first packet was sent; delay_ns, one way.
+    In a recording imported from another tool's files, it is the direction's own base delay in these files.
+    Columns: train; time_ns, sending time of its first packet; delay_ns, one way.
     """
     if recording.description.imported is None:
         trips = full_size(recording, round_trips(recording))
@@ -75,9 +75,9 @@ def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
 def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataFrame:
     """Return the saturation packets of a direction that arrived in each bin, from time zero to the recording's end.
 
-    Columns: time_s, the start of the bin; rate_bit_s, of the IP packets that arrived in it; packets, how many arrived;
-    lost, how many that were sent in it did not arrive. A last bin that the recording does not fill is left out, unless
-    it is the only one; its rate is then over the shorter time.
+    Columns: time_s, begin of the bin; rate_bit_s, of the IP packets that arrived in the bin; packets, number of these;
+    lost, number of packets sent in the bin that did not arrive. An incomplete last bin is left out, unless it is the
+    only bin; then its rate is over the shorter time.
     """
     end = recording.description.duration_ns
     bins = max(1, end // bin_ns)
@@ -99,9 +99,9 @@ def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataF
 
 
 def delays(recording: Recording) -> pl.DataFrame:
-    """Round-trip times of the trains' first packets, in order of time.
+    """Return the round-trip times of the trains' first packets, in order of time.
 
-    Columns: time_s, when the train was sent; round_trip_ms; delay_ms, half of it: the base delay one way; train.
+    Columns: time_s, sending time of the train; round_trip_ms; delay_ms, one-way base delay: half of it; train.
     """
     trips = round_trips(recording)
     return trips.select(
@@ -119,20 +119,20 @@ def _bin(table: pl.DataFrame, column: str, bin_ns: int) -> pl.dataframe.group_by
 Int64 = npt.NDArray[np.int64]
 
 _SILENCE = 1_000_000_000
-"""After this time without an arrival, ns, a network counts as unreachable. A trace that ends by as much before the
-recording does is closed by an opportunity at the recording's end."""
+"""Minimum time without an arrival, ns, after which a network counts as unreachable. A trace that ends this much before
+the recording is closed by an opportunity at the recording's end."""
 
 
 _BIN = 100_000_000
 _WAITED = 10_000_000
-"""A packet under saturation with a shorter wait, ns, found the queue empty."""
+"""Maximum wait, ns, of a packet under saturation that found the queue empty."""
 
 
 def idle_share(recording: Recording, way: Way) -> float | None:
     """Return the share of the saturated time that a direction was idle; ``None`` without saturation.
 
-    It is the share of the tenths of a second with an arrival after a wait of less than 10 ms, the delay less the
-    minimum of the recording. Then the network could have carried more than the recording shows.
+    It is the share of the tenths of a second with an arrival after a wait of less than 10 ms. The wait is the delay
+    minus the minimum delay of the recording. In this time the network could have carried more.
     """
     there = recording.packets("heavy", way).drop_nulls(["sent_ns", "arrived_ns"])
     if not there.height:
@@ -149,7 +149,7 @@ def idle_share(recording: Recording, way: Way) -> float | None:
 
 
 IDLE_SHARE = 0.01
-"""A saturation that leaves a direction idle for longer is worth a warning."""
+"""Maximum idle share of a saturated direction without a warning."""
 
 
 def idle_warnings(recording: Recording) -> list[str]:
@@ -184,14 +184,14 @@ def opportunities(
     """Return the delivery opportunities of a saturated direction.
 
     A lost packet is no opportunity, a duplicated packet is one. An outage, during which saturation continued and no
-    packet arrived, stays. A time without saturation, such as for trains on the same device, is filled with a repetition
-    of the saturation before it, or else after it; but seconds with trains sent and none arrived are an outage too.
+    packet arrived, stays. A time without saturation, such as for trains on the same device, is filled by repeating the
+    previous saturation, or else the next. But seconds in which trains were sent and none arrived are an outage too.
 
     Args:
         recording: The recording.
         way: The direction.
-        opportunity_bytes: Bytes of each, counting IP lengths; ``None``: the recorder's packet size. The rate is
-            independent of it: opportunity *k* is when *k* times as many bytes have arrived.
+        opportunity_bytes: Bytes of each opportunity, in IP lengths; ``None``: the recorder's packet size. The rate does
+            not depend on it: opportunity *k* is when *k* times as many bytes have arrived.
         earlier_ns: Time from an opportunity to the arrival that shows it.
 
     Returns:
@@ -226,7 +226,7 @@ def opportunities(
 
 
 def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch]:
-    """Return the spans whose arrivals show the capacity: while saturation is sent, by as much later as packets take."""
+    """Return the spans whose arrivals show the capacity: the saturated time, delayed by the transit time of packets."""
     end = description.duration_ns
     spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
     found: list[_Stretch] = []
@@ -240,7 +240,7 @@ def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch
 
 
 def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _Stretch]]:
-    """Return times without saturation, and the times that fill them."""
+    """Return times without saturation, each with the time that fills it."""
     if shown and shown[0].start > whole.start:
         yield _Stretch(whole.start, shown[0].start), shown[0]
     for before, after in pairwise([*shown, _Stretch(whole.end, whole.end)]):
@@ -249,7 +249,7 @@ def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _S
 
 
 def _outages(recording: Recording, way: Way) -> list[_Stretch]:
-    """Return the seconds with trains sent and none arrived in a direction, until the next arrival."""
+    """Return times of at least a second in which trains were sent and none arrived, until the next arrival."""
     arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
     sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
     times = sent["sent_ns"].to_numpy()
@@ -262,7 +262,7 @@ def _outages(recording: Recording, way: Way) -> list[_Stretch]:
 
 
 def _repeat(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
-    """`source`, repeated from its start, in a gap."""
+    """Return the times of `source`, repeated from its begin, in a gap."""
     period = source.end - source.start
     pattern = times[(times >= source.start) & (times < source.end)] - source.start
     turns = np.arange(-(-(gap.end - gap.start) // period))

@@ -20,8 +20,8 @@ SECOND = 1_000_000_000
 
 
 def summarise(recording: Recording) -> dict[str, Any]:
-    """Return the figures of a recording, as JSON has them. ``saturation`` of a direction and ``round_trips`` are
-    ``None`` without data."""
+    """Return the figures of a recording for JSON. ``saturation`` of a direction and ``round_trips`` are ``None``
+    without data."""
     it = recording.description
     return {
         "id": it.id,
@@ -42,7 +42,7 @@ def summarise(recording: Recording) -> dict[str, Any]:
 
 
 def _summarize_saturation(recording: Recording, way: Way) -> dict[str, float] | None:
-    """Return the bit/s of the IP packets that arrived, over whole saturated seconds, and the longest silence."""
+    """Return the bit/s of received IP packets, over complete saturated seconds, and the longest silence."""
     arrived = recording.packets("heavy", way)["arrived_ns"].drop_nulls().sort().to_numpy()
     if len(arrived) < 2:
         return None
@@ -80,7 +80,7 @@ def _calibration(recording: Recording) -> dict[str, Any] | None:
 
 
 def show(name: str, summary: Mapping[str, Any]) -> RenderableType:
-    """Return a recording as lines and two tables. name: what the user calls it."""
+    """Return a recording as lines and two tables. name: the user's name for it."""
     return Group(
         Text("\n".join(_opening_lines(name, summary))), _packets(summary), Text("\n".join(_closing_lines(summary)))
     )

@@ -19,14 +19,14 @@ NAMES: dict[str, str] = {
     "latency_offset_uplink": "latency-offset-up",
     "latency_offset_downlink": "latency-offset-down",
 }
-"""The names of the files."""
+"""Names of the files."""
 
 _MS = 1_000_000
 _STEP = 100
 
 
 def light_text(rows: Iterable[LightRow], *, whole: bool) -> str:
-    """Lines ``TIME BASE_DELAY PDO PDO …`` in ms. whole: whole ms, as the tool requires; else up to six decimals."""
+    """Return lines ``TIME BASE_DELAY PDO PDO …`` in ms. whole: whole ms, as the tool requires; else max. 6 decimals."""
     lines = (" ".join(_millis(value, whole) for value in (time, delay, *after)) for time, delay, after in rows)
     return "".join(f"{line}\n" for line in lines)
 
@@ -38,13 +38,13 @@ def heavy_text(times: npt.NDArray[np.int64]) -> str:
         times: Opportunities, ns, in order.
 
     Returns:
-        A line for each opportunity, to the nearest whole ms.
+        A line for each opportunity, rounded to whole ms.
     """
     return "".join(f"{time}\n" for time in ((times + _MS // 2) // _MS).tolist())
 
 
 def offsets_text(offsets: Offsets, *, stepped: bool) -> str:
-    """Lines ``BYTES OFFSET``, in ms. stepped: at 100, 200, … bytes, as the tool requires, linear between points."""
+    """Return lines ``BYTES OFFSET``, in ms. stepped: at 100, 200, … bytes, as the tool requires, interpolated."""
     if stepped:
         sizes, shifts = zip(*offsets, strict=True)
         steps = np.arange(_STEP, max(_STEP, max(sizes)) + 1, _STEP)

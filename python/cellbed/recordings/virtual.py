@@ -1,4 +1,4 @@
-"""A recording made in virtual time: trains with answers and saturation through links that no clock runs.
+"""A recording made in virtual time: trains with answers, and saturation, through links without a real clock.
 
 For tests, for evaluations without a network, and for models in virtual time.
 """
@@ -40,17 +40,17 @@ Int64 = npt.NDArray[np.int64]
 SECOND = 1_000_000_000
 
 FASTEST_BPS = 10_000_000_000
-"""An adaptive saturation sends no faster than this."""
+"""Maximum rate of an adaptive saturation, bit/s."""
 
 _DRAINING = 2 * SECOND
-"""Time without packets after saturation before trains use the same link again: its queue must be empty."""
+"""Time without packets between saturation and trains on the same link, ns: the queue must be empty."""
 
 
 class LinkLike(Protocol):
     """One direction of a network, such as :class:`cellbed.Link`."""
 
     def run(self, times: npt.ArrayLike, sizes: npt.ArrayLike) -> Outcomes:
-        """Return the outcomes of packets over the direction from rest; rows in order of arrival."""
+        """Return the outcomes of packets sent over the idle direction; rows in order of arrival."""
         ...
 
 
@@ -60,7 +60,7 @@ Pair = tuple[LinkLike, LinkLike]
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """Packets of one direction of one workload: arrays of one length, in order of train and index."""
+    """Packets of one direction of one workload: arrays of equal length, in order of train and index."""
 
     train: Int64
     index: Int64
@@ -73,7 +73,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """Arrivals of each packet's first copy, -1 for a lost one, and the number of its copies."""
+    """Arrival of each packet's first copy, -1 if lost, and the number of copies."""
 
     arrived: Int64
     copies: Int64
@@ -96,7 +96,7 @@ def record_virtually(
 
     Args:
         light: Uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
-            first to arrive is answered at once.
+            first packet to arrive is answered at once.
         heavy: Uplink and downlink of the device that `saturation` fills; ``None`` lets both workloads run on the light
             device in turn, the light one first, with 2 s of silence at the end of each heavy span.
         plan: The trains.
@@ -163,7 +163,7 @@ def _spans(duration_ns: int, span_ns: int, together: bool, saturated: bool) -> t
 
 
 def _train_starts(plan: TrainPlan, spans: list[Span]) -> Int64:
-    """Return the sending time of each train: the gaps of the plan, from the start of each span on."""
+    """Return the sending time of each train: the plan's gaps, from the begin of each span."""
     random = np.random.default_rng(plan.seed)
     nominal = np.array([train.gap_ns or plan.gap_ns for train in plan.rotation], np.int64)
     found: list[Int64] = []
@@ -194,7 +194,7 @@ def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
 
 
 def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "down"]) -> _Sent:
-    """Return the packets of numbered trains, counted from 1, each train at one instant."""
+    """Return the packets of numbered trains (from 1); the packets of a train have one sending time."""
     turn = (numbers - 1) % len(plan.rotation)
     lengths = np.array([getattr(train, way) for train in plan.rotation], np.int64)[turn]
     sizes = np.array([getattr(train, f"{way}_bytes") for train in plan.rotation], np.int64)[turn]
@@ -208,7 +208,7 @@ def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "
 
 
 class _Filled:
-    """The packets that saturate one direction; for an adaptive saturation also their outcomes."""
+    """The packets that saturate one direction; for an adaptive saturation, also their outcomes."""
 
     def __init__(
         self,
@@ -234,8 +234,8 @@ class _Filled:
         self.sent = _Sent(np.zeros_like(at), np.arange(len(at)), np.full_like(at, packet_bytes), at)
 
     def full_ns(self) -> int:
-        """Return the time when an adaptive saturation has filled its queue: a packet has waited for the lower bound, or
-        was lost."""
+        """Return the time when an adaptive saturation has filled its queue: a packet waited for at least the lower
+        bound, or was lost."""
         if self.fate is None or not len(self.sent):
             return 0
         delay = self.fate.arrived - self.sent.at
@@ -255,7 +255,7 @@ def _evenly(how: Fixed | Adaptive | None, span: Span, packet_bytes: int) -> Int6
 
 
 def _pass(light_link: LinkLike, heavy_link: LinkLike, light: _Sent, filled: _Filled) -> tuple[_Fate, _Fate]:
-    """Return the outcomes of both workloads in one direction, on separate links or on a shared one."""
+    """Return the outcomes of both workloads in one direction, on separate links or on a shared link."""
     heavy = filled.sent
     if light_link is not heavy_link:
         found = _through(light_link.run, light.at, light.size)

@@ -1,6 +1,6 @@
-"""Calibration: what a network does to packet trains and under saturation (CellReplay, NSDI 2025, §4.4).
+"""Calibration: the effects of a network on packet trains and saturation (CellReplay, NSDI 2025, §4.4).
 
-A table and figures (after figures 5 and 8b of the paper) of a calibration.
+A table and figures (like figures 5 and 8b of the paper) of a calibration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADINGS = ("", *WAYS)
 
 
 def show(title: str, calibration: Calibration) -> RenderableType:
-    """Return the parameters as a table, the verdict below. title: the network."""
+    """Return the parameters as a table, with the verdict below. title: name of the network."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -80,13 +80,13 @@ def _millis(nanos: int | None) -> str:
 
 
 PACKET_BITS = 8 * 1400
-"""IP length of a calibration's packets."""
+"""IP length of a calibration's packets, bits."""
 
 TOLERANCE = 0.2
-"""r_last of a gap that is long enough (§4.4)."""
+"""Maximum r_last of a sufficient gap (§4.4)."""
 
 _MILLI = 1e-6
-"""Nanoseconds to milliseconds."""
+"""Milliseconds per nanosecond."""
 
 _LINE: Final[dict[str, Any]] = {"color": palette("uplink")[1], "linewidth": 2}
 _MEASURED = _LINE | {"marker": "o", "markersize": 5, "ecolor": INK, "elinewidth": 1.2}
@@ -94,7 +94,7 @@ _SATURATION: Final[dict[str, Any]] = {"color": INK, "linewidth": 1.5, "linestyle
 
 
 def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
-    """Return all figures that the calibration has data for: a name for a file without its ending, and the picture."""
+    """Yield all figures with data in the calibration: file name without suffix, and picture."""
     for way in WAYS:
         direction: CalibratedDirection | None = getattr(calibration.directions, way)
         if direction is None:
@@ -106,7 +106,7 @@ def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
 
 
 def arrivals(direction: CalibratedDirection, way: Way) -> str:
-    """Mean arrival of each packet, a line for each length of trains (figure 5)."""
+    """Return a figure of the mean arrival of each packet, a line for each train length (figure 5)."""
     longest = direction.lengths[-1].length
     heavy = 1e3 * (longest - 1) * PACKET_BITS / (direction.saturated_bps or 1)
     most = max(heavy, *(profile.mean_arrival_ns[-1] * _MILLI for profile in direction.lengths))
@@ -124,7 +124,7 @@ def arrivals(direction: CalibratedDirection, way: Way) -> str:
 
 
 def gaps(direction: CalibratedDirection, way: Way) -> str:
-    """Completion of the chosen trains by the gap between them, and the least gap that is long enough (figure 8b)."""
+    """Return a figure of the chosen trains' completion by gap, and the minimum sufficient gap (figure 8b)."""
     spans = [gap.gap_ns * _MILLI for gap in direction.gaps]
     lasts = [gap.last_ns * _MILLI for gap in direction.gaps]
     errors = [(gap.last_error_ns or 0) * _MILLI for gap in direction.gaps]
@@ -158,8 +158,8 @@ RESULT = "calibration.json"
 
 
 def write(folder: Path, calibration: Calibration) -> Path:
-    """Write ``calibration.json`` and an SVG for each figure into a folder, which is made if need be; returns the path
-    of the first.
+    """Write ``calibration.json`` and an SVG per figure into a folder, which is created if missing; return the path of
+    ``calibration.json``.
 
     Raises MeasureError if the folder or a file cannot be written.
     """

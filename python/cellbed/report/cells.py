@@ -1,4 +1,4 @@
-"""Radio cells of several runs beside each other."""
+"""Radio cells of several runs side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compare(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
-    """Return the cells of runs beside each other: name, and labelled rows with a text for each run."""
+    """Yield the cells of several runs: name, and labelled rows with a text for each run."""
     of_runs = [{cell.name: cell for cell in summary.cells} for summary in summaries]
     for name in dict.fromkeys(name for cells in of_runs for name in cells):
         cells = [each.get(name) for each in of_runs]
@@ -36,7 +36,7 @@ def compare(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str,
 
 
 def _user(direction: str, cell: CellSummary) -> str:
-    """Return the throughput of a user, and its share of all users' throughput in the cell."""
+    """Return the throughput of a user, and its share of the throughput of all users in the cell."""
     total = sum(user.throughput_mbit_s for user in cell.users)
     found = next((user for user in cell.users if user.direction == direction), None)
     if found is None:

@@ -16,15 +16,15 @@ ENDINGS = (".html", ".svg", ".pdf")
 
 
 def check(path: Path) -> None:
-    """Raise MeasureError for a name that none of the formats has."""
+    """Raise MeasureError for a file name whose suffix is not supported."""
     if path.suffix not in ENDINGS:
         raise MeasureError(f"--out {path}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
 
 def write(comparison: "Comparison", path: Path) -> None:
-    """Write the page, or, for a name in ``.svg`` or ``.pdf``, all figures below each other in one.
+    """Write the page, or, for a name with ``.svg`` or ``.pdf``, one file with all figures below each other.
 
-    Raises MeasureError for another ending, and for a file that cannot be written.
+    Raises MeasureError for another suffix, and for a file that cannot be written.
     """
     check(path)
     if path.suffix == ".html":

@@ -1,4 +1,4 @@
-"""Connections of programs in reports: by server and port, and where their time passed."""
+"""Connections of programs in reports: by server and port, with the parts of their time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ PARTS = (
 # fmt: on
 """The parts of a connection's time: name, where, label, meaning."""
 MOST_COLUMNS = 3
-"""Peers whose parts are shown beside each other."""
+"""Maximum number of peers whose parts are shown side by side."""
 
 
 def _again(peer: "PeerSummary") -> str:
@@ -52,7 +52,7 @@ _FIGURES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
 
 
 def compare(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
-    """Figures and parts of one peer in several runs: a label, and a cell for each run."""
+    """Yield figures and parts of one peer in several runs: a label, and a cell for each run."""
     for heading, cell in _FIGURES.items():
         label = heading.replace("-\n", "").replace("\n", " ").strip()
         yield label, [str(cell(peer)) for peer in peers]
@@ -62,7 +62,7 @@ def compare(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
 
 
 def parts(peers: "Sequence[PeerSummary]") -> list[tuple[str, str, str, str]]:
-    """:data:`PARTS`, with the spans that services of these peers report before the rest of the server's time."""
+    """Return :data:`PARTS`, with reported spans of these peers' services before the rest of the server's time."""
     names = dict.fromkeys(name for peer in peers for name in peer.parts if name.startswith(SERVICE))
     reported = [
         (name, "server", f"Server: {short}", f"{short}, as the service reports it")
@@ -79,7 +79,7 @@ def parts(peers: "Sequence[PeerSummary]") -> list[tuple[str, str, str, str]]:
 
 
 def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
-    """Yield sections of the page, a heading and numbers of peers; none of applications whose requests cellbed
+    """Yield sections of the page: heading and numbers of peers; no section for applications whose requests cellbed
     sends."""
     for application in (*(each.name for each in applications if not each.spans or each.reported), None):
         if found := [index for index, peer in enumerate(peers) if peer.app == application]:
@@ -87,13 +87,13 @@ def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary
 
 
 def name(peer: "PeerSummary") -> str:
-    """``"edge-0 port 80"``, ``"edge-0 port 53 (UDP)"``; of several peers together ``"others"``."""
+    """Return a peer's name: ``"edge-0 port 80"``, ``"edge-0 port 53 (UDP)"``; ``"others"`` for several peers."""
     where = "others" if peer.server is None else f"{peer.server} port {peer.port}"
     return where if peer.protocol == "tcp" else f"{where} ({peer.protocol.upper()})"
 
 
 def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
-    """Yield tables of an application for the terminal: figures of each peer, and the parts of the peers with most
+    """Yield tables of an application for the terminal: figures of each peer, and parts of the peers with most
     bytes."""
     peers = [peer for peer in peers if peer.app == application]
     if not peers:
@@ -125,7 +125,7 @@ def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[
 
 
 def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
-    """Return the peers that are shown with their parts."""
+    """Return the numbers of the peers that are shown with parts."""
     return [index for index, peer in enumerate(peers) if peer.parts][:MOST_COLUMNS]
 
 

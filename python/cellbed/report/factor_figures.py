@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 _MOST_SERIES = len(COLOURS)
 _MOST_PANELS = 9
 _LOGARITHMIC = 50.0
-"""Minimum ratio of the ends of a logarithmic axis."""
+"""Minimum ratio of maximum to minimum for a logarithmic axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactorFigure:
     """A figure of a measure of an application over the levels of a factor, with intervals over repetitions.
 
-    statuses: of the trials that are used. axis: ``None`` if the levels are neither numbers nor quantities; positions:
-    of the levels on it. joined: the marks of a series are joined by lines; else there is a mark for each point. series,
-    panels: other factors with their levels. points: the points that are drawn, ``None`` for all. pooled: number of
-    points behind a mark, which shows their mean in each repetition that has all of them.
-    unit: of a measure that programs wrote.
+    statuses: statuses that count. axis: ``None`` if the levels are neither numbers nor quantities; positions:
+    positions of the levels on the axis. joined: whether lines join the marks of a series; else there is a mark for each
+    point. series, panels: other factors with their levels. points: points to draw, ``None`` for all. pooled: number
+    of points per mark; the mark is their mean in each repetition that has all of them.
+    unit: unit of a measure that programs wrote.
     """
 
     app: str
@@ -52,7 +52,7 @@ class FactorFigure:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """Return the name of the figure's file."""
         return f"{self.app}-{self.measure}-{self.factor}"
 
     @property
@@ -61,14 +61,14 @@ class FactorFigure:
         return self.axis is not None and least > 0 and most / least >= _LOGARITHMIC
 
     def _shifted(self, position: float, share: float) -> float:
-        """Return a position shifted by a share of the axis, or of the distance between levels without numbers."""
+        """Return a position shifted by a share of the axis, or of the distance between levels that are no numbers."""
         least, most = min(self.positions.values()), max(self.positions.values())
         if self._logarithmic:
             return position * float((most / least) ** share)
         return position + share * (most - least if self.axis is not None else 1.0)
 
     def _marks(self, trials: pl.DataFrame, scale: float) -> pl.DataFrame:
-        """Return a row for each mark: the levels of all factors shown, and ``value``, a list over repetitions."""
+        """Return a row for each mark: the levels of all shown factors, and ``value``, a list over repetitions."""
 
         used = trials.filter(pl.col("app") == self.app, pl.col("status").is_in(self.statuses))
         if self.points is not None:
@@ -85,7 +85,7 @@ class FactorFigure:
         )
 
     def draw(self, trials: pl.DataFrame) -> Figure:
-        """Return the figure of a dataset, in matplotlib's current style."""
+        """Return the figure for a dataset, in matplotlib's current style."""
         from matplotlib.figure import Figure
 
         panels = list(itertools.product(*self.panels.values()))
@@ -106,7 +106,7 @@ class FactorFigure:
             for number, levels in enumerate(series):
                 chosen = zip([*self.panels, *self.series], [*panel, *levels], strict=True)
                 of_series = marks.filter(*(pl.col(name) == level for name, level in chosen))
-                # Series are shifted against each other, so that their intervals can be seen.
+                # Series are shifted relative to each other to keep their intervals visible.
                 shift = number - (len(series) - 1) / 2
                 shift *= 0.006 if self.axis is not None else min(0.08, 0.5 / len(series))
                 self._draw_series(axes, of_series, scale, number, shift, ", ".join(levels))
@@ -134,7 +134,7 @@ class FactorFigure:
     def _draw_series(
         self, axes: Axes, marks: pl.DataFrame, scale: float, number: int, shift: float, label: str
     ) -> None:
-        """Draw the marks of a series with their intervals. number: chooses its colour and dashes."""
+        """Draw the marks of a series with their intervals. number: selects colour and dashes."""
         rows = [
             (self._shifted(self.positions[level], shift), *self._interval(values, scale))
             for level, values in marks.select(self.factor, "value").iter_rows()
@@ -156,15 +156,15 @@ class FactorFigure:
         )
 
     def _interval(self, values: list[float], scale: float) -> tuple[float, ...]:
-        """Return the statistic over repetitions and the ends of its interval; NaN where there are too few of them."""
+        """Return the statistic over repetitions and the bounds of its interval; NaN for too few repetitions."""
         least, most = limits(self.measure, self.unit, values)
         found = quantile_interval(values) if self.statistic == "median" else mean_interval(values, least, most * scale)
         return tuple(math.nan if each is None else each for each in (found.value, found.low, found.high))
 
 
 def _clip(panels: list[Axes], marks: pl.DataFrame) -> None:
-    """Limit the shared vertical axis to the values of single trials and as much room on either side, from 0 where
-    0 is near; an arrow marks an interval that leaves the axis."""
+    """Limit the shared vertical axis to the values of single trials with equal margins; begin at 0 if 0 is near. An
+    arrow marks an interval beyond the axis."""
     from matplotlib.container import ErrorbarContainer
 
     bottom, top = panels[0].get_ylim()
@@ -191,12 +191,12 @@ def make_figures(study: Study, app: str, measure: str) -> list[FactorFigure]:
 
 
 def _make_figure(study: Study, points: pl.DataFrame, factor: Factor, app: str, measure: str) -> FactorFigure | None:
-    """Return the figure of a factor, ``None`` for a single level. points: a row for each."""
+    """Return the figure of a factor, ``None`` for a single level. points: a row for each point."""
     levels = [level for level in factor.levels if level in set(points[factor.name])]
     if len(levels) < 2:
         return None
     others = [each.name for each in study.factors if each.name != factor.name]
-    # Points that differ from another one in this factor alone.
+    # Points that differ from another point only in this factor.
     comparable = points.filter(pl.len().over(others) > 1) if others else points
     joined = not study.additive and len(comparable) > 0
     series: list[str] = []

@@ -1,4 +1,4 @@
-"""Figures of runs for papers, by matplotlib: latency and its parts, links and nodes over time, and runs compared."""
+"""Figures of runs for papers, by matplotlib: latency and its parts, links and nodes over time, and comparisons."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ Ending = Literal["svg", "pdf", "png"]
 TIME = "time since the start of the schedule, s"
 TABLES = ("requests", "links", "nodes", "disturbance", "measures", "flows")
 _STEPS = 1_500
-"""Steps of a distribution that are drawn at most."""
+"""Maximum number of steps drawn of a distribution."""
 _BINS = 400
-"""Bins of a series that are drawn at most."""
+"""Maximum number of bins drawn of a series."""
 COLOURS = ("#1f5597", "#cf9138", "#1a5c47", "#9c5f10", "#3f82cb", "#5b6472", "#2f8f72", "#b3261e")
 DASHES = ("-", "--", "-.", ":")
 _MARKS = {1: ("late", "o"), 2: ("failed", "x"), 3: ("timed out", "+"), 4: ("lost", "1")}
-"""Marks of requests by the numbers of their outcomes in the charts (:mod:`cellbed.report.timeline`)."""
+"""Marks of requests by outcome number, as in the charts (:mod:`cellbed.report.timeline`)."""
 
 
 def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
-    """Write every figure of a measured run into `folder`, which is made; returns the files.
+    """Write every figure of a measured run into `folder`, which is created; return the files.
 
-    Raises MeasureError for what is not a measured run, and for a folder that cannot be written to.
+    Raises MeasureError for a folder that is not a measured run, or that cannot be written to.
     """
     return save({name: partial(together, [drawing]) for name, drawing in run_drawings(run).items()}, folder, ending)
 
 
 def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: Ending) -> list[Path]:
-    """Write figures into `folder`, which is made, by their names; returns the files. Raises MeasureError for a folder
-    that cannot be written to."""
+    """Write figures, by name, into `folder`, which is created; return the files. Raises MeasureError for a folder that
+    cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,13 +64,13 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
 
 
 def file_name(name: str) -> str:
-    """Return the file name for a figure. Its name comes from files that users may edit."""
+    """Return the file name for a figure. Its name may contain any character, as users may edit the source files."""
     return re.sub(r"[^\w.-]", "_", name)
 
 
 def run_drawings(run: Path) -> dict[str, Drawing]:
-    """Return the figures of a measured run by name: of each application its distribution, its parts and the measures of
-    its programs, of each link that the report draws its series."""
+    """Return the figures of a measured run by name: for each application its distribution, parts and own measures; for
+    each link in the report its series."""
     from cellbed.measure.summary import Summary, latencies, of
     from cellbed.report.timeline import timeline
 
@@ -96,7 +96,7 @@ def run_drawings(run: Path) -> dict[str, Drawing]:
 
 
 def gaps(charts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the outages of all links that are drawn."""
+    """Return the outages of all drawn links."""
     return [gap for link in charts["links"] for gap in link["gaps"]]
 
 
@@ -107,15 +107,15 @@ def select_decompositions(application: ApplicationSummary) -> list[int]:
 
 
 def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | None:
-    """Return the bars of the decompositions that are shown; None without any."""
+    """Return the bars of the shown decompositions; None if there are none."""
     rows = select_decompositions(application)
     columns = [(f"around the {application.percentiles[row].label}", application.decompositions[row]) for row in rows]
     return _parts(columns, spans) if columns else None
 
 
 def draw_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
-    """Return the distributions and the parts of all runs. names, groups: of the runs; each group has a colour if there
-    are several."""
+    """Return the distributions and the parts of all runs. names, groups: by run; if there are several groups, each has
+    a colour."""
     found = []
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
@@ -128,7 +128,7 @@ def draw_comparison(application: ApplicationComparison, names: list[str], groups
 
 
 def together(drawings: Sequence[Drawing]) -> Figure:
-    """Drawings below each other, 9 inches wide."""
+    """Return a figure with the drawings below each other, 9 inches wide."""
     from matplotlib.figure import Figure
 
     heights = [each.height for each in drawings]
@@ -144,7 +144,7 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 
 
 def latency(samples: Samples, percentiles: Sequence[Percentile]) -> Drawing | None:
-    """Return the distribution of a run's latencies: of all requests, and of those with a good reply alone where some
+    """Return the distribution of a run's latencies: of all requests, and also of good replies alone if some requests
     lack one; None without a good reply."""
     good = samples[np.isfinite(samples)]
     if not len(good):
@@ -156,8 +156,8 @@ def latency(samples: Samples, percentiles: Sequence[Percentile]) -> Drawing | No
 def distribution(
     samples: Mapping[str, Samples], groups: Mapping[str, str], percentiles: Sequence[Percentile]
 ) -> Drawing:
-    """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run. groups:
-    by run, each with a colour."""
+    """Return the share of requests answered within a time, and the share of slower requests on logarithmic axes.
+    samples: by run. groups: by run, each with a colour."""
     finite = {name: np.sort(sample[np.isfinite(sample)]) for name, sample in samples.items()}
     slowest = max(each[-1] for each in finite.values() if len(each))
     unit, factor = ("s", 1.0) if slowest >= 2 else ("ms", 1e3)
@@ -173,7 +173,7 @@ def distribution(
             _draw_steps(left, right, name, replies, len(samples[name]), factor, style)
         for at in percentiles:
             if at.value is not None:
-                # An interval without an upper end includes requests without a good reply.
+                # If an interval has no upper bound, it includes requests without a good reply.
                 end = at.high if at.high is not None else slowest if at.has_interval else at.value
                 ends = [[(at.value - (at.low or at.value)) * factor], [(end - at.value) * factor]]
                 place = at.value * factor, at.quantile
@@ -194,7 +194,7 @@ def distribution(
 def _draw_steps(
     left: Axes, right: Axes, label: str, replies: Samples, total: int, factor: float, style: dict[str, Any]
 ) -> None:
-    """Draw the distribution of sorted latencies of good replies to so many requests."""
+    """Draw the distribution of the sorted latencies of good replies to `total` requests."""
     steps = _ranks(len(replies))
     times = replies[steps - 1] * factor
     missing = total - len(replies)
@@ -202,20 +202,20 @@ def _draw_steps(
         label += f" ({share(missing / total)} without a good reply)" if len(replies) else " (no good reply)"
     style = style | {"where": "post", "linewidth": 1.6}
     left.step(np.r_[0, times], np.r_[0, steps / total], label=label or None, **style)
-    # The share of requests without a good reply stays above the curve's end.
+    # The requests without a good reply remain above the curve's end.
     slower = np.r_[np.ones(len(replies[:1])), (total - steps) / total]
     right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), **style)
 
 
 def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return every rank, or evenly spaced ones and all of the tail, if single steps would not be visible."""
+    """Return every rank; if there are too many to see, evenly spaced ranks and all ranks of the tail."""
     if n <= _STEPS:
         return np.arange(1, n + 1)
     return np.unique(np.r_[np.linspace(1, n, _STEPS - 200).astype(int), np.arange(n - 199, n + 1)])
 
 
 def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
-    """Decompositions as bars below each other, with the parts in the order of a request."""
+    """Return decompositions as bars below each other, with the parts in the order of a request."""
 
     def draw(figure: FigureBase) -> None:
         axes = figure.subplots()
@@ -224,7 +224,7 @@ def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) 
         widest = max(each.latency or 0.0 for _, each in columns)
         for span in spans:
             width = np.array([max(each.parts[span.name], 0.0) * 1e3 for _, each in columns])
-            # What no bar shows needs no name.
+            # A part too small to see needs no name.
             seen = width.max() >= 0.002 * widest * 1e3
             label = f"{PLACES[span.place]}: {span.label.lower()}" if seen else None
             axes.barh(rows, width, left=begin, color=colours[span.name], label=label, edgecolor="w", lw=0.4)
@@ -244,8 +244,8 @@ def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) 
 
 
 def own_series(table: pl.DataFrame) -> Drawing | None:
-    """Return the measures of an application's programs over their times; None without any. table: its rows of
-    ``measures.parquet``."""
+    """Return the measures of an application's programs over time; None if there are none. table: the application's rows
+    of ``measures.parquet``."""
     table = table.drop_nulls("time_s")
     if {_RATE, _BUFFER} <= set(table["measure"]):
         return Drawing(4.4, lambda figure: _draw_playbacks(figure, table))
@@ -268,9 +268,9 @@ def own_series(table: pl.DataFrame) -> Drawing | None:
 
 
 def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float) -> Drawing | None:
-    """Return throughput, round trip and window of the largest flows over time; None without any.
+    """Return throughput, round-trip time and window of the largest flows over time; None if there are none.
 
-    gaps: outages of links, with begin, end and way. end_s: of the schedule.
+    gaps: outages of links, with begin, end and way. end_s: end of the schedule.
     """
     import polars as pl
 
@@ -309,7 +309,7 @@ def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_
 
 
 def _link(link: dict[str, Any], span: Sequence[float]) -> Drawing:
-    """Return the requests of a link's endpoint by application, and capacity, use and queue of both directions."""
+    """Return the requests of a link's endpoint by application, and both directions' capacity, use and queue."""
     rows = len(link["requests"]) + 2 * len(link["directions"])
 
     def draw(figure: FigureBase) -> None:
@@ -368,7 +368,7 @@ def _shade(axes: Axes, gaps: Sequence[Mapping[str, Any]]) -> None:
 def _stairs(
     axes: Axes, direction: dict[str, Any], column: str, join: Callable[..., Any], factor: float, **style: Any
 ) -> None:
-    """A series of bins, joined where they are many."""
+    """Draw a series of bins; many bins are joined."""
     values = _numbers(direction[column])
     if not len(values):
         return

@@ -1,4 +1,4 @@
-"""Figures of the flows of a sweep: laws compared by throughput, round trip, fairness and recovery."""
+"""Figures of the flows of a sweep: laws compared by throughput, round-trip time, fairness and recovery."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _BOX = (5, 25, 50, 75, 95)
 
 
 def compare(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:
-    """Return throughput against round trip, and the distributions of both, a row for each panel; None without flows.
+    """Return throughput by round-trip time, and the distributions of both, a row for each panel; None without flows.
 
-    panels: tables of `binned` by panel and series, such as links and laws; the largest number of rows is 6.
+    panels: tables of `bin_flows` by panel and series, such as links and laws; at most 6 rows are drawn.
     """
     rows = {name: series for name, series in panels.items() if any(len(bins) for bins in series.values())}
     rows = dict(list(rows.items())[:_MOST_ROWS])
@@ -73,7 +73,7 @@ def _box(axes: Axes, trip: np.ndarray[Any, Any], rate: np.ndarray[Any, Any], nam
 
 
 def fairness(shares: Mapping[tuple[str, str], float]) -> Drawing | None:
-    """Return the matrix of the shares of the bytes that a law (row) gets beside a rival (column); None of less than two
+    """Return the matrix of byte shares of a law (row) against a rival (column); None for fewer than two
     pairs."""
     if len(shares) < 2:
         return None
@@ -121,8 +121,8 @@ def recovery(around: Mapping[str, pl.DataFrame]) -> Drawing | None:
 def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     """Return the figures of each application's flows in the trials of a sweep, by name; empty without series.
 
-    The first factor with several levels makes the series, the others make panels. The first and the last bin of a flow
-    are left out. folder: of the sweep.
+    The first factor with several levels gives the series, the other factors give panels. The first and the last bin of
+    a flow are left out. folder: folder of the sweep.
     """
     factors = [factor.name for factor in study.factors if study.trials[factor.name].n_unique() > 1]
     apps = study.trials["app"].unique(maintain_order=True).to_list()
@@ -160,7 +160,7 @@ def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
 
 
 def _inner(time: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Return the ends of the whole bins of each flow."""
+    """Return begin and end of the complete bins of each flow."""
     return time.min().over("flow") + BIN_S / 2, time.max().over("flow") - BIN_S / 2
 
 

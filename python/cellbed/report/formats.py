@@ -17,7 +17,7 @@ NOTHING = "–"
 
 
 def duration(seconds: float | None) -> str:
-    """``"127 ms"``, ``"1.76 s"``, ``"85 µs"``."""
+    """Return a time as text: ``"127 ms"``, ``"1.76 s"``, ``"85 µs"``."""
     if seconds is None:
         return NOTHING
     size = abs(seconds)
@@ -34,7 +34,7 @@ MARKED = "* no interval: too few independent requests for one"
 
 
 def mark(at: "Percentile") -> str:
-    """Return a star for a value that has no interval."""
+    """Return a star for a value without an interval."""
     return "" if at.has_interval else "*"
 
 
@@ -45,7 +45,7 @@ def _difference(seconds: float) -> str:
 
 
 def format_difference(each: "Interval", note: str | None = None, unit: str | None = None) -> tuple[str, str, str]:
-    """Value, interval and verdict of a difference between runs. unit: of one that programs measured; else seconds."""
+    """Return value, interval and verdict of a difference between runs. unit: a program's measure's; else seconds."""
     difference = _difference if unit is None else partial(measure_difference, OWN, unit=unit)
     verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:
@@ -71,7 +71,7 @@ def scenario_names(each: "SettingDifference") -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return the same always in ms and without the unit, for columns: ``"127"``, ``"0.085"``."""
+    """Return a time in ms without the unit, for columns: ``"127"``, ``"0.085"``."""
     if seconds is None:
         return NOTHING
     value = seconds * 1e3
@@ -79,31 +79,31 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return seconds without the unit, to a tenth: ``"8.1"``, ``"20"``."""
+    """Return a time in seconds without the unit, to a tenth: ``"8.1"``, ``"20"``."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def format_reach(measured: float, planned: float) -> str:
-    """Return how far a run got: ``"20.0 s"``, ``"8.1 of 20 s"``."""
+    """Return the measured and planned length of a run: ``"20.0 s"``, ``"8.1 of 20 s"``."""
     far, whole = seconds(measured), seconds(planned)
     return duration(planned) if far == whole else f"{far} of {whole} s"
 
 
 def outcome(status: str, disturbed: bool = False, predicted: bool = False, failure: str | None = None) -> str:
-    """Return the status of a run in words; a run that was killed is still ``running`` in its file."""
+    """Return the status of a run in words; the file of a killed run still contains ``running``."""
     words = "did not end" if status == "running" else status
     return words + ", no good reply" * (failure is not None) + ", disturbed" * disturbed + ", predicted" * predicted
 
 
 def titles(applications: "Sequence[ApplicationSummary]") -> str:
-    """``"image classification on edge"``; with their names where there are several."""
+    """Return titles of applications: ``"image classification on edge"``; with names if there are several."""
     if len(applications) == 1:
         return applications[0].title
     return ", ".join(f"{each.name} ({each.title})" for each in applications)
 
 
 def machine(figures: Mapping[str, Any]) -> str:
-    """Describe the machine during a run in a line; empty without records. figures: ``machine`` of a summary."""
+    """Describe the machine during a run in one line; empty without records. figures: ``machine`` of a summary."""
     words = []
     if (lateness := figures["lateness_s"]) is not None:
         words.append(f"packets left the emulator at most {duration(lateness)} late")
@@ -121,7 +121,7 @@ def machine(figures: Mapping[str, Any]) -> str:
 
 
 def describe_added(applications: Sequence[Mapping[str, Any]]) -> str:
-    """Return the machine's additions to the percentiles of each application of a summary, in a line; empty without
+    """Return the latency that the machine added to each application's percentiles, in one line; empty without
     percentiles."""
     words = [
         f"{duration(seconds)} to the {label} of {each['name']}"
@@ -132,7 +132,7 @@ def describe_added(applications: Sequence[Mapping[str, Any]]) -> str:
 
 
 def cell(figures: Mapping[str, Any]) -> str:
-    """Describe a cell and its fairness in a line. figures: an element of ``cells`` of a summary."""
+    """Describe a cell and its fairness in one line. figures: an element of ``cells`` of a summary."""
     words = [figures["description"]] if figures["description"] else []
     words.append(f"{rate(figures['throughput_mbit_s'])} in all")
     indices = [("throughputs", figures["fairness"]), ("shares of time", figures["time_fairness"])]
@@ -141,13 +141,13 @@ def cell(figures: Mapping[str, Any]) -> str:
 
 
 def describe_server(figures: Mapping[str, Any]) -> str:
-    """Return the server that had requests, and its site. figures: an element of ``servers`` of a summary."""
+    """Return the server of some requests, and its site. figures: an element of ``servers`` of a summary."""
     server, site = figures["server"], figures["site"]
     return "none" if server is None else f"{server} at {site}" if site is not None else str(server)
 
 
 def share(fraction: float | None) -> str:
-    """``"64 %"``, ``"0.04 %"``."""
+    """Return a share as text: ``"64 %"``, ``"0.04 %"``."""
     if fraction is None:
         return NOTHING
     percent = fraction * 100
@@ -155,18 +155,18 @@ def share(fraction: float | None) -> str:
 
 
 def rate(mbit_s: float | None) -> str:
-    """``"8.03 Mbit/s"``; nothing to limit it is ``"unlimited"``."""
+    """Return a rate as text: ``"8.03 Mbit/s"``; ``"unlimited"`` for None."""
     return "unlimited" if mbit_s is None else f"{_digits(mbit_s)} Mbit/s"
 
 
 def bit_rate(bit_s: float | None) -> str:
-    """``"8.03 Mbit/s"``, ``"96.0 kbit/s"``."""
+    """Return a bit rate as text: ``"8.03 Mbit/s"``, ``"96.0 kbit/s"``."""
     return _scale(bit_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
 
 
 def timely(applications: "Sequence[ApplicationSummary]") -> list[tuple[str, list[str]]]:
-    """Return deadline, share of requests on time and goodput of an application in several runs, each with its name;
-    nothing where no run has a deadline."""
+    """Return deadline, share of requests on time and goodput of an application in several runs, each with its label;
+    empty if no run has a deadline."""
     if all(each.deadline_s is None for each in applications):
         return []
     return [
@@ -177,7 +177,7 @@ def timely(applications: "Sequence[ApplicationSummary]") -> list[tuple[str, list
 
 
 def verdict(figures: Mapping[str, Any]) -> str:
-    """Return an expectation with the measured value and why it is not met. figures: a verdict
+    """Return an expectation with the measured value, and why it is not met, if so. figures: a verdict
     (:class:`cellbed.measure.verdicts.Verdict`)."""
     where = f"{figures['point']}: {figures['app']}" if figures["point"] else figures["app"]
     words = [f"{where}: {figures['name']} {figures['limit']}"]
@@ -187,7 +187,7 @@ def verdict(figures: Mapping[str, Any]) -> str:
 
 
 def format_verdict(figures: Mapping[str, Any]) -> str:
-    """Return the value of a verdict; a share to four digits, since limits of shares are near 0 or 100 %."""
+    """Return the value of a verdict; shares have four digits, since limits of shares are near 0 or 100 %."""
     measure, value = figures["measure"], figures["value"]
     if measure.startswith("own_"):
         return f"{number(value)} {figures['unit']}".rstrip()
@@ -195,17 +195,17 @@ def format_verdict(figures: Mapping[str, Any]) -> str:
 
 
 def size(count: float | None) -> str:
-    """``"250 kB"`` (decimal, as bottleneck queues are given)."""
+    """Return a size as text: ``"250 kB"`` (decimal, as sizes of bottleneck queues)."""
     return _scale(count, 1000, ("B", "kB", "MB", "GB"))
 
 
 def memory(count: float | None) -> str:
-    """``"310 MiB"`` (binary, as memory is given)."""
+    """Return a memory size as text: ``"310 MiB"`` (binary, as usual for memory)."""
     return _scale(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 
 def number(value: float | None) -> str:
-    """``"1.98"``, ``"1,204"``."""
+    """Return a number as text: ``"1.98"``, ``"1,204"``."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if float(value).is_integer() else _digits(value)
@@ -223,7 +223,7 @@ def migration(each: Mapping[str, Any]) -> str:
 
 
 def migration_as_seen(each: Mapping[str, Any]) -> list[str]:
-    """Return what a migration of a summary was for its users, and its facts, in sentences."""
+    """Return a migration's effect on its users, and its facts, in sentences. each: a migration of a summary."""
     lines = _gap(each) if each["gap_s"] is not None else []
     facts = [
         f"{name.replace('_', ' ')} {value if isinstance(value, str) else number(value)}"
@@ -265,7 +265,7 @@ def _gap(each: Mapping[str, Any]) -> list[str]:
 
 def around(moves: Sequence[Mapping[str, Any]], label: str) -> str:
     """Return a percentile of an application before and after each of its migrations: ``"122 ms → 27.6 ms"``; empty
-    where it has not moved. label: of the percentile."""
+    without migrations. label: name of the percentile."""
     key = {"median": "s", "P90": "p90_s"}.get(label)
     done = [each for each in moves if each["failed"] is None and each["end_s"] is not None]
     if key is None or not done:
@@ -275,7 +275,7 @@ def around(moves: Sequence[Mapping[str, Any]], label: str) -> str:
 
 
 OF_UNIT: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "Mbit/s": rate, "": number}
-"""Values of measures that applications declare, by their unit."""
+"""Format of the measures that applications declare, by unit."""
 _KINDS: dict[str, tuple[Callable[[float], str], tuple[str, float]]] = {
     "_bytes": (size, ("kB", 1e-3)),
     "_mbit_s": (rate, ("Mbit/s", 1.0)),
@@ -285,7 +285,7 @@ _KINDS: dict[str, tuple[Callable[[float], str], tuple[str, float]]] = {
     "_share": (share, ("%", 100.0)),
     "": (number, ("", 1.0)),
 }
-"""Texts of the values of measures by the end of their column, and the unit of their axis with units per unit."""
+"""Format of measures by suffix of their column, with the unit of the axis and axis units per unit."""
 
 
 def _kind(measure: str) -> tuple[Callable[[float], str], tuple[str, float]]:
@@ -293,7 +293,7 @@ def _kind(measure: str) -> tuple[Callable[[float], str], tuple[str, float]]:
 
 
 def measure_name(measure: str) -> str:
-    """Return a column of measures in words: ``"latency, median"`` of ``latency_p50_s``."""
+    """Return a measure's column in words: ``"latency, median"`` for ``latency_p50_s``."""
     stem = re.sub("(_per|_m?bit)?_s$|_bytes$", "", measure).removeprefix("part_").removeprefix(OWN)
     stem, statistic = match.groups() if (match := re.fullmatch(r"(.+)_(p\d\d|mean)", stem)) else (stem, "")
     shown = {"p50": "median", "p01": "P1"}.get(statistic, statistic.upper() if statistic != "mean" else "mean")
@@ -301,33 +301,33 @@ def measure_name(measure: str) -> str:
 
 
 def own_value(value: float, unit: str = "") -> str:
-    """Return a value that a program measured, with its unit."""
+    """Return a value of a program's own measure, with its unit."""
     plain = value == 0 or 1e-4 <= abs(value) < 1e9
     return f"{number(value) if plain else f'{value:.3g}'} {unit}".rstrip()
 
 
 def measure_value(measure: str, value: float | None, unit: str = "") -> str:
-    """Return a value of a column of measures with its unit. unit: of one that programs wrote."""
+    """Return a value of a measure's column with its unit. unit: of a program's own measure."""
     if value is None:
         return NOTHING
     return own_value(value, unit) if measure.startswith(OWN) else _kind(measure)[0](value)
 
 
 def measure_difference(measure: str, value: float | None, unit: str = "") -> str:
-    """Return a difference of two values of a column of measures, with its sign."""
+    """Return a difference of two values of a measure's column, with its sign."""
     if value is None:
         return NOTHING
     return f"{'+' if value > 0 else '−' if value < 0 else '±'}{measure_value(measure, abs(value), unit)}"
 
 
 def ratio(value: float | None) -> str:
-    """``"× 1.50"``."""
+    """Return a ratio as text: ``"× 1.50"``."""
     return NOTHING if value is None else f"× {_digits(value)}"
 
 
 def measure_axis(measure: str, most: float, unit: str = "") -> tuple[str, float]:
-    """Return the name with unit, and units of the axis per unit of the measure, for values up to `most`. unit: of a
-    measure that programs wrote."""
+    """Return the label of an axis with its unit, and axis units per unit of the measure, for values up to `most`. unit:
+    of a program's own measure."""
     scale = 1.0
     if not measure.startswith(OWN):
         unit, scale = _kind(measure)[1]
@@ -339,7 +339,7 @@ def measure_axis(measure: str, most: float, unit: str = "") -> tuple[str, float]
 
 
 def round_to(value: float, digits: int) -> float:
-    """Rounded to so many significant digits."""
+    """Return a value rounded to `digits` significant digits."""
     return 0.0 if value == 0 else round(value, digits - 1 - math.floor(math.log10(abs(value))))
 
 

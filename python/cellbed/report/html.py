@@ -1,4 +1,4 @@
-"""One self-contained page that opens offline: ``report.html``."""
+"""The self-contained page that opens offline: ``report.html``."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class AssetError(MeasureError):
 
 
 def chart_library() -> dict[str, str]:
-    """Return the text of the chart library's files by name. Raises AssetError where they are missing."""
+    """Return the text of the chart library's files by name. Raises AssetError if they are missing."""
     return {name: _asset(ASSETS / name) for name in FILES}
 
 
 def style() -> str:
-    """Return the style that all pages begin with."""
+    """Return the common style of all pages."""
     return (HERE / "page" / "page.css").read_text(encoding="utf-8")
 
 
 def embed_json(data: Any) -> str:
-    """JSON that may stand inside a script element."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -60,13 +60,13 @@ def _asset(path: Path) -> str:
 
 PAGE = HERE / "page"
 MOST_EVENTS = 100
-"""Faults and changes in the list of a page."""
+"""Maximum number of faults and changes listed on a page."""
 
 
 def write(run: Path) -> Path:
-    """Write ``report.html`` from ``run.json``, ``summary.json`` and the three Parquet files of `run`; returns its path.
+    """Write ``report.html`` from ``run.json``, ``summary.json`` and the Parquet files of `run`; return its path.
 
-    Raises MeasureError for what is not a measured run, AssetError where the chart library is missing.
+    Raises MeasureError for a folder that is not a measured run, AssetError if the chart library is missing.
     """
     page = render(run)
     path = run / "report.html"
@@ -75,7 +75,7 @@ def write(run: Path) -> Path:
 
 
 def render(run: Path) -> str:
-    """Return the page as text."""
+    """Return the page of a run as text."""
     from cellbed.measure.flows import around_outages, recoveries
     from cellbed.measure.migrations import phases_of
     from cellbed.measure.outages import find_outages
@@ -174,7 +174,7 @@ def _element(title: str, drawing: Drawing | None) -> str | None:
 
 
 def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, Any]]:
-    """Faults and changes of a run in order of time: ``at_s``, ``text``, and the ``losses`` of faults."""
+    """Return faults and changes of a run in order of time: ``at_s``, ``text``, and the ``losses`` of faults."""
     found: list[dict[str, Any]] = [
         {"at_s": fault.begin_s, "text": fault.what, "losses": [str(loss) for loss in fault.losses]}
         for fault in summary.faults
@@ -195,13 +195,13 @@ def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, An
 
 
 def fill_template(template: str | Path, **values: Any) -> str:
-    """Return a page without a script, from the template of this name, or of a sibling at a path."""
+    """Return a page without a script, from the template with this name, or a sibling template at a path."""
     path = PAGE / template
     return environment(path.parent).get_template(path.name).render(style=style(), **values)
 
 
 def environment(more: Path = PAGE) -> jinja2.Environment:
-    """Return the templates of pages, with the numbers' formats as filters. more: folder of further templates."""
+    """Return the environment for page templates, with number formats as filters. more: folder of further templates."""
     import jinja2
 
     made = jinja2.Environment(
@@ -217,7 +217,7 @@ def environment(more: Path = PAGE) -> jinja2.Environment:
 
 
 def _figure(content: dict[str, Any], path: str, kind: str) -> Any:
-    """Return a figure of the summary as the page shows it, marked with its place in ``summary.json``."""
+    """Return a figure of the summary as displayed, marked with its path in ``summary.json``."""
     import markupsafe
 
     value: Any = content
@@ -243,7 +243,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Nested keys as dotted names with their values in words."""
+    """Yield nested keys as dotted names, with their values in words."""
     if depth > 8:
         yield name, "…"
     elif isinstance(value, dict):
@@ -254,7 +254,7 @@ def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str
 
 
 def open_page(page: Path, when: Literal["auto", "yes", "no"] | str, *, quiet: bool = False) -> bool:
-    """Open `page`: always, never, or (auto) on a terminal with a display and not `quiet`. Says whether it did."""
+    """Open `page`: always, never, or (auto) on a terminal with a display if not `quiet`. Return whether it did."""
     import webbrowser
 
     wanted = when == "yes" or (when == "auto" and not quiet and _on_a_desktop())
@@ -262,6 +262,6 @@ def open_page(page: Path, when: Literal["auto", "yes", "no"] | str, *, quiet: bo
 
 
 def _on_a_desktop() -> bool:
-    # A browser does not run as root, and one on a text terminal would take the terminal over.
+    # A browser does not run as root, and a text browser would take over the terminal.
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     return bool(display) and sys.stdout.isatty() and os.geteuid() != 0

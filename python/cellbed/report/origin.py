@@ -1,4 +1,4 @@
-"""The origin of a run's figures in words: its traces, notes and proofs, and the outage that slow requests share."""
+"""The origin of a run's figures in words: traces, notes and proofs, and the outage common to slow requests."""
 
 import re
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ MARKS: dict[State, str] = {"holds": "âœ“", "not reached": "!", "not proved": "â€
 
 
 def traces(description: dict[str, Any]) -> str | None:
-    """``"lte-suburban (synthetic)"``: all traces, recordings and models once, the directions of a link as one; None
-    without."""
+    """Return all traces, recordings and models: ``"lte-suburban (synthetic)"``; both directions of a link as one; None
+    without any."""
     found: dict[str, bool] = {}
     for direction in description.get("directions") or []:
         for each in filter(None, (origin(direction), direction.get("round_trips"))):
@@ -32,20 +32,20 @@ def traces(description: dict[str, Any]) -> str | None:
 
 
 def origin(direction: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the trace, recording or model that a direction plays: ``name``, ``synthetic``, ``sha256``; None
-    without."""
+    """Return the trace, recording or model that a direction plays: ``name``, ``synthetic``, ``sha256``; None if there
+    is none."""
     found: dict[str, Any] | None = direction.get("played") or direction.get("trace")
     return found
 
 
 def origin_words(direction: dict[str, Any]) -> str:
-    """``"lte-suburban.up (synthetic)"`` for the title of a chart; empty where a direction plays nothing."""
+    """Return the origin for a chart's title: ``"lte-suburban.up (synthetic)"``; empty if nothing is played."""
     found = origin(direction)
     return "" if not found else f"{found['name']} (synthetic)" if found.get("synthetic") else str(found["name"])
 
 
 def transport(description: dict[str, Any]) -> str | None:
-    """``"TCP bbr, the default of this machine"``; None for a run that was made before runs recorded it."""
+    """Return the transport: ``"TCP bbr, the default of this machine"``; None for a run that did not record it."""
     control = description.get("congestion_control")
     if not control:
         return None
@@ -53,7 +53,7 @@ def transport(description: dict[str, Any]) -> str | None:
 
 
 def cautions(description: dict[str, Any], applications: Sequence[Description]) -> list[Caution]:
-    """Return the cautions about a run's data: from its applications, and notes that only ``run.json`` has."""
+    """Return the cautions about a run's data: from its applications, and notes that are only in ``run.json``."""
     declared = dict.fromkeys(caution for each in applications for caution in each.cautions)
     known = {each.text for each in declared}
     notes = [str(note) for note in description.get("notes") or []]
@@ -62,7 +62,7 @@ def cautions(description: dict[str, Any], applications: Sequence[Description]) -
 
 
 def state(proof: dict[str, Any]) -> State:
-    """Return the result of a proof; ``not reached``: the limit held, but the machine could not give that much."""
+    """Return the result of a proof; ``not reached``: the limit held, but the machine could not produce enough load."""
     found = proof.get("state")
     return found if found in MARKS else "holds" if proof.get("ok") else "off"
 
@@ -71,7 +71,7 @@ def cause(decomposition: "Decomposition") -> str | None:
     """Return the shared cause: ``"9 of these 10 requests were under way during the uplink outage of 1.19 s at 30.0
     s."``
 
-    None where fewer than half of the requests met an outage: then it is not what they have in common.
+    None if fewer than half of the requests met an outage: then the outage is not common to them.
     """
     met, requests = decomposition.outages, decomposition.requests
     if met is None or 2 * met.requests < requests:

@@ -1,4 +1,4 @@
-"""The waterfall of a page: when each of its objects was wanted, requested and complete."""
+"""The waterfall of a page: when the page needed each object, and when it was requested and complete."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _LINES = {
 def draw_page_loads(
     application: Description, described: Sequence[Description], requests: pl.DataFrame
 ) -> Drawing | None:
-    """Return the waterfall of an application, one of those `described`, whose requests consist of others: the objects
-    of the load with the median load time. None for other applications, and without a load that has objects.
+    """Return the waterfall of an application whose requests consist of others (one of `described`): the objects of the
+    load with the median load time. None for other applications, and if no load has objects.
 
-    requests: of all applications.
+    requests: requests of all applications.
     """
     consists_of = application.consists_of if isinstance(application, Composed) else None
     of = next((each for each in described if each.name == consists_of), None)

@@ -1,7 +1,7 @@
-"""Static figures by matplotlib, PNG, SVG and PDF, and the one palette of all figures.
+"""Static figures by matplotlib (PNG, SVG, PDF), and the common palette of all figures.
 
-Matplotlib is imported only where a figure is drawn. Neighbours in the palette differ in lightness too, so that a copy
-in grey can still be read.
+Matplotlib is imported only when a figure is drawn. Neighbouring colours of the palette also differ in lightness, so
+that greyscale copies are readable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing for a figure or a part of one, with its height in inches."""
+    """A drawing for a figure or a part of a figure, with its height in inches."""
 
     height: float
     draw: Callable[[FigureBase], None]
@@ -63,8 +63,8 @@ _SERVICES = ("#8a6d1f", "#e3c04f", "#b0563a", "#f2dc9b", "#d98f6a", "#6b4a2b")
 
 
 def shades(spans: Sequence[Span]) -> dict[str, str]:
-    """Colour of each span, by name: a part has the same one in every report. Parts that services report, or other
-    versions know, have one of their place by a hash of the name, the next free one where that is taken."""
+    """Return the colour of each span by name: a part has the same colour in every report. Unknown parts (reported by
+    services, or of other versions) get a colour of their place by a hash of the name, or the next free colour."""
     found = {span.name: _PARTS[span.name] for span in spans if span.name in _PARTS}
     for span in spans:
         others = _SERVICES if span.place == "remote" else _SHADES[span.place]
@@ -75,7 +75,7 @@ def shades(spans: Sequence[Span]) -> dict[str, str]:
 
 
 def palette(place: Place) -> tuple[str, ...]:
-    """Shades of a place, dark to light."""
+    """Return the shades of a place, dark to light."""
     return _SHADES[place]
 
 
@@ -96,14 +96,14 @@ STYLE: dict[str, Any] = {
     "text.color": INK,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
-    # Where no place is free, names are read all the same.
+    # If a legend must cover curves, its names stay readable.
     "legend.framealpha": 0.85,
     "legend.edgecolor": "none",
     "legend.fontsize": 8,
-    # The same picture gives the same bytes.
+    # Make the bytes reproducible.
     "svg.hashsalt": "cellbed",
     "svg.fonttype": "none",
-    # A dollar sign in a label that a user wrote is a dollar sign.
+    # Show a dollar sign in a user's label as a dollar sign.
     "text.parse_math": False,
 }
 _STEPS: tuple[tuple[float, ...], ...] = (
@@ -113,11 +113,11 @@ _STEPS: tuple[tuple[float, ...], ...] = (
     (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
     tuple(step / 20 for step in range(20, 200)),
 )
-"""Round numbers of a decade, for logarithmic axes over less and less of one."""
+"""Round numbers of a decade for logarithmic axes, for ever smaller parts of a decade."""
 
 
 def draw_file(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], title: str) -> bytes:
-    """Return what `figure` makes as a file, 150 dots an inch; both in the style of all figures."""
+    """Return the figure that `figure` creates as a file, 150 dots per inch, in the style of all figures."""
     mpl = _matplotlib()
     style: Any = STYLE
     with mpl.rc_context(style):
@@ -132,7 +132,7 @@ def draw_file(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure]
 
 
 def _matplotlib() -> Any:
-    """Import matplotlib with its cache of fonts in cellbed's own cache, where this process has not imported it yet."""
+    """Import matplotlib with its font cache inside cellbed's cache, unless this process has already imported it."""
     given = os.environ.get("MPLCONFIGDIR")
     if given is None and "matplotlib" not in sys.modules:
         os.environ["MPLCONFIGDIR"] = str(cache_folder() / "matplotlib")
@@ -156,8 +156,8 @@ def svg(
 ) -> str:
     """Return a figure with one set of axes, and a legend above them, as an element for a page or a file.
 
-    labels: of the horizontal and the vertical axis, with units. x, y: first and last value of each. draw: draws into
-    the axes; what has a label is in the legend.
+    labels: labels of the horizontal and vertical axes, with units. x, y: first and last value of each axis. draw: draws
+    into the axes; labelled curves appear in the legend.
     """
 
     def figure() -> Figure:
@@ -183,12 +183,12 @@ def element(title: str, figure: Callable[[], Figure]) -> str:
 
 
 def label_decades(axis: Axis, least: float, most: float) -> None:
-    """Ticks at round numbers of a logarithmic axis with values from `least` to `most`, more over fewer decades."""
+    """Set ticks at round numbers of a logarithmic axis from `least` to `most`; fewer decades get more ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     least = max(least, 1e-9)
     if most < 1.4 * least:
-        # Else no round number is on the axis.
+        # Otherwise no round number would be on the axis.
         least, most = least / 1.3, most * 1.3
         axis.set_view_interval(least, most, ignore=True)
     axis.set_major_locator(LogLocator(subs=_steps(least, most)))
@@ -197,7 +197,7 @@ def label_decades(axis: Axis, least: float, most: float) -> None:
 
 
 def _steps(least: float, most: float) -> tuple[float, ...]:
-    """Return the fewest of each decade that give four labels, the first of them in the lowest quarter of the axis."""
+    """Return the smallest set of steps with at least four labels, the first in the lowest quarter of the axis."""
     for steps in _STEPS:
         labels = [step * 10.0**decade for decade in range(-9, 16) for step in steps]
         seen = [label for label in labels if least <= label <= most]

@@ -1,6 +1,6 @@
-"""The order of rows of a long table, so that a run of many nodes can be read; the rest is folded.
+"""The order of rows of a long table, so that runs with many nodes are readable; the other rows are folded.
 
-Rows are indices of the summary's lists. A list of up to ``SHOWN`` + 2 rows keeps its order and is shown whole.
+Rows are indices into the summary's lists. A list of up to ``SHOWN`` + 2 rows keeps its order and is not folded.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ Row = TypeVar("Row")
 
 
 def visible_rows(rows: int) -> int:
-    """Return the number of rows that are shown before the fold."""
+    """Return the number of rows before the fold."""
     return rows if rows <= SHOWN + 2 else SHOWN
 
 
 def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
-    """Put endpoints with the slowest requests first: by the highest percentile that all of them support."""
+    """Put endpoints with the slowest requests first, by the highest percentile that all endpoints support."""
     common = [
         at
         for at in range(len(rows[0].percentiles) if rows else 0)
@@ -34,7 +34,7 @@ def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
 
 
 def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
-    """Put directions with most packets dropped first, then with the longest gap, the highest queue, the most
+    """Put directions with most dropped packets first, then by longest gap, highest queue, most
     traffic."""
 
     def badness(row: "DirectionSummary") -> tuple[float, ...]:
@@ -45,24 +45,24 @@ def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
 
 
 def cell_users(rows: "Sequence[CellUser]") -> list[int]:
-    """Put users with the longest queueing first: by the P99 if all of them have one, else by the median."""
+    """Put users with the longest queueing first: by P99 if all users have one, else by median."""
     by_p99 = all(row.queueing_p99_s is not None for row in rows)
     return _worst(rows, lambda row: ((row.queueing_p99_s if by_p99 else row.queueing_p50_s) or 0.0,))
 
 
 def nodes(rows: "Sequence[NodeSummary]") -> list[int]:
-    """Put nodes first that were killed for memory, then throttled longest, then used most CPU."""
+    """Put nodes killed for memory first, then by longest throttling, then by CPU use."""
     return _worst(rows, lambda row: (row.oom_kills or 0, row.throttled_s or 0.0, row.cpu_cores_mean or 0.0))
 
 
 def programs(rows: "Sequence[ProgramSummary]") -> list[int]:
-    """Select the programs on nodes with several programs, most CPU first."""
+    """Select the programs on nodes with several programs, by CPU use."""
     shared = [index for index, row in enumerate(rows) if sum(row.node == each.node for each in rows) > 1]
     return [shared[index] for index in _worst([rows[index] for index in shared], lambda row: (row.cpu_s,))]
 
 
 def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put proofs first that do not hold, and of these the measured ones."""
+    """Order proofs by state: off, not reached, not proved, holds."""
     states = ("holds", "not proved", "not reached", "off")
     return [rows[index] for index in _worst(rows, lambda row: (states.index(origin.state(row)),))]
 
@@ -77,5 +77,5 @@ def _worst(rows: Sequence[Row], badness: Callable[[Row], tuple[float, ...]]) -> 
 
 
 def _slowness(at: "Percentile") -> float:
-    """Return a percentile that falls among requests without a good reply is slower than any other."""
+    """Return a percentile as sort key; a percentile among requests without a good reply is slower than any other."""
     return at.value if at.value is not None else float("inf") if at.supported else 0.0

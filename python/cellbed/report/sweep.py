@@ -1,4 +1,4 @@
-"""The report of a sweep: as data, as a self-contained page, and on the terminal."""
+"""The report of a sweep: as data, as a self-contained page, and as tables on the terminal."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from cellbed.support.console import Console
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
-"""Measures that are shown by default."""
+"""Default measures."""
 _THROUGHPUTS = ("throughput_up_mbit_s", "throughput_down_mbit_s")
 CONNECTION_MEASURES = (*_THROUGHPUTS, "round_trip_p50_s", "fairness")
-"""The same for applications without known requests, after the measures that their programs wrote."""
+"""Default measures for applications without known requests, after the measures that their programs wrote."""
 _MOST_OWN = 6
 _SHOWN = 30
-"""Rows of a table that are shown before the fold, and on the terminal."""
+"""Number of rows of a table before the fold, and on the terminal."""
 
 
 def usual_measures(study: Study) -> tuple[str, ...]:
-    """Return the measures that are shown of a sweep of scenarios where none are chosen."""
+    """Return the default measures of a sweep."""
     requests = study.trials.group_by("app").max()["requests"].fill_null(1)  # null: all trials have failed
     own = [name for name in study.measures if name.startswith(OWN)][:_MOST_OWN]
     of_requests = () if (requests == 0).all() else MEASURES
@@ -45,7 +45,7 @@ def usual_measures(study: Study) -> tuple[str, ...]:
     mean = {name: study.trials[name].mean() or 0.0 for name in found if name in study.measures}
     most = max((mean.get(name, 0.0) for name in _THROUGHPUTS), default=0.0)
     idle = {name for name in _THROUGHPUTS if mean.get(name, 0.0) < PRACTICAL * most}
-    # Of a single connection each there is no fairness.
+    # A single connection has no fairness.
     empty = {"fairness"} if "fairness" in mean and not study.trials["fairness"].count() else set()
     return tuple(name for name in mean if name not in idle | empty)
 
@@ -61,9 +61,9 @@ class Trials(Protocol):
 class SweepReport:
     """The contents of a report.
 
-    folder: of the sweep. planned: points and repetitions of the sweep file. measures: columns of the dataset.
-    predicted: whether the trials are predictions: thousands of them take seconds, their pages minutes, so that missing
-    ones are not made. expectations: of the points, judged.
+    folder: the sweep's folder. planned: points and repetitions of the sweep file. measures: columns of the dataset.
+    predicted: whether the trials are predictions. Thousands of predictions take seconds, but their pages take minutes,
+    so missing pages are not written. expectations: verdicts on the points.
 
     Raises MeasureError for an unknown measure and for a dataset without trials.
     """
@@ -85,12 +85,12 @@ class SweepReport:
 
     @property
     def _runs(self) -> pl.DataFrame:
-        """A row for each trial."""
+        """Return a row for each trial."""
         return self.study.trials.unique(["point", "repetition"], keep="first").sort("point", "repetition")
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """Everything but the figures, for JSON."""
+        """Return the report without figures, for JSON."""
 
         study, runs = self.study, self._runs
         counts = dict(runs.group_by("status").len().sort("status").rows())
@@ -142,7 +142,7 @@ class SweepReport:
         return {"name": app, "kind": kind, "measures": found, "without": without}
 
     def figures(self) -> list[factor_figures.FactorFigure]:
-        """Return the figures of all measures that differ between trials and have a value."""
+        """Return the figures of all measures that have a value and differ between trials."""
         return [
             figure
             for app in self.content["applications"]
@@ -156,14 +156,14 @@ class SweepReport:
         return self.kind.drawings(self.study, self.folder)
 
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
-        """Write each figure; returns their files."""
+        """Write each figure; return the files."""
         drawings = {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
         for app, found in self._drawings.items():
             drawings |= {f"{app}-{name}": partial(figures.together, [drawing]) for name, drawing in found.items()}
         return figures.save(drawings, folder, ending)
 
     def write(self, page: Path) -> None:
-        """Write the page; reports of runs that are missing are made. Raises MeasureError for a file that cannot be
+        """Write the page, and missing reports of runs. Raises MeasureError for a file that cannot be
         written."""
         content = self.content
         drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
@@ -198,14 +198,14 @@ class SweepReport:
         replace(page, text)
 
     def _points(self, app: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return a row for each point: `at`, its place among the values of a measure, its number and its levels."""
+        """Return a row for each point: `at`, its index in the values of a measure, its number and its levels."""
         names = [factor.name for factor in self.study.factors]
         rows = self.study.trials.filter(app=app["name"]).unique("point").sort("point").select("point", *names)
         return rows.with_row_index("at").to_dicts()
 
     def _links(self, page: Path) -> dict[int, list[dict[str, Any]]]:
-        """Return by point, for each repetition: its number, its status, and the address of the run's report from the
-        page, None where there is none."""
+        """Return for each repetition, by point: its number, its status, and the address of the run's report relative to
+        the page, or None."""
         found: dict[int, list[dict[str, Any]]] = {}
         for row in self._runs.iter_rows(named=True):
             run = self.folder / row["folder"] if row["folder"] else None
@@ -217,7 +217,7 @@ class SweepReport:
         return found
 
     def _page(self, trial: Path) -> Path | None:
-        """Return the page of a trial, made where it is missing; None where the trial has too little for one."""
+        """Return the page of a trial; write it if it is missing. Return None if the trial has too little data."""
         page = trial / "report.html"
         if not page.is_file() and not self.predicted:
             try:
@@ -234,7 +234,7 @@ def _applications(study: Study) -> list[tuple[str, str]]:
 
 
 def p_value(p: float | None) -> str:
-    """``"0.03"``, ``"< 0.001"``."""
+    """Return a p-value as text: ``"0.03"``, ``"< 0.001"``."""
     return formats.NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
@@ -244,7 +244,7 @@ def levels(report: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 
 
 def notes(measured: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why points of a measure have no value or no interval, each once."""
+    """Return the distinct reasons why points of a measure have no value or no interval."""
     found: dict[str, list[int]] = {}
     for row in measured["points"]:
         if row["note"]:
@@ -253,7 +253,7 @@ def notes(measured: Mapping[str, Any]) -> list[str]:
 
 
 def absent(app: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why measures of an application have no value in any trial, each once."""
+    """Return the distinct reasons why measures of an application have no value in any trial."""
     found: dict[str, list[str]] = {}
     for measure, why in app["without"].items():
         found.setdefault(why, []).append(formats.measure_name(measure))
@@ -268,13 +268,13 @@ def _points(numbers: list[int], of: int) -> str:
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """Points, repetitions and trials in words."""
+    """Return points, repetitions and trials in words."""
     states = ", ".join(f"{count} {state}" for state, count in report["trials"].items())
     return f"{report['points']} points × {report['repetitions']} repetitions; trials: {states}"
 
 
 def describe_treatment(report: Mapping[str, Any]) -> str:
-    """Describe the treatment of trials that are not complete, and what to do about disturbed ones."""
+    """Describe the treatment of incomplete trials, and the remedy for disturbed trials."""
     used = sum(each["used"] for each in report["unusual"])
     disturbed = any(each["status"] == "disturbed" and not each["used"] for each in report["unusual"])
     hint = (
@@ -288,7 +288,7 @@ def describe_treatment(report: Mapping[str, Any]) -> str:
 
 
 def describe_repetitions(measured: Mapping[str, Any], half_width: float) -> str:
-    """Describe the further repetitions that the points of a measure need."""
+    """Describe the number of further repetitions that the points of a measure need."""
     more = [row["more"] for row in measured["points"] if row["more"] is not None]
     if not more:
         return ""
@@ -387,13 +387,13 @@ def verdict(row: Mapping[str, Any]) -> str:
 
 
 def point_value(measured: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Return the value of a point, or that it is refused."""
+    """Return the value of a point, or a note that it is refused."""
     refused = row["value"] is None and (row["note"] or "").startswith("refused")
     return "refused" if refused else formats.measure_value(measured["measure"], row["value"], measured["unit"])
 
 
 def interval(row: Mapping[str, Any], shown: Any) -> str:
-    """Return the ends of an interval."""
+    """Return the bounds of an interval."""
     if row["low"] is None and row["high"] is None:
         return formats.NOTHING
     low, high = ("∞" if row[end] is None else shown(row[end]) for end in ("low", "high"))
@@ -405,7 +405,7 @@ def ratio_interval(row: Mapping[str, Any]) -> str:
 
 
 def explain_uncorrected(measured: Mapping[str, Any]) -> str:
-    """Return the reason why an interval and the verdict of its row may differ, where one does; else empty text."""
+    """Return why an interval and the verdict of its row may differ; empty if no row is affected."""
     rows = [row for row in measured["effects"] if row["low"] is not None]
     if all((row["low"] > 0 or row["high"] < 0) == (row["p_adjusted"] < 1 - CONFIDENCE) for row in rows):
         return ""

@@ -50,7 +50,7 @@ LINE = 400
 
 
 def show(run: Path, console: Console | None = None) -> None:
-    """Print the summary of a measured run. Raises MeasureError where it has none."""
+    """Print the summary of a measured run. Raises MeasureError if there is no summary."""
     from cellbed.measure.summary import Summary
 
     console = console or new_console()
@@ -149,8 +149,8 @@ def _application(
     *,
     alone: bool,
 ) -> None:
-    """Print an application's requests, latency, migrations and parts. alone: the only one of the run, without a
-    heading."""
+    """Print an application's requests, latency, migrations and parts. alone: whether it is the run's only application,
+    which needs no heading."""
     if not alone:
         console.print(f"\n[bold]{escape(summary.name)}[/]  {escape(summary.title)}")
     counts = summary.requests
@@ -233,7 +233,7 @@ def _explain_marks(console: Console, shown: Iterable[Sequence[Percentile]]) -> N
 
 
 def _decompositions(summary: ApplicationSummary, spans: Sequence[Span]) -> Table | None:
-    """Return parts of the median and of the highest percentile with parts."""
+    """Return a table of the parts at the median and at the highest percentile with parts."""
     having = _select_parts(summary)
     if not having:
         return None
@@ -242,7 +242,7 @@ def _decompositions(summary: ApplicationSummary, spans: Sequence[Span]) -> Table
 
 
 def _parts_table(comparison: ApplicationComparison, names: list[str]) -> Table | None:
-    """Return the parts of all runs beside each other."""
+    """Return a table of the parts of all runs, side by side."""
     columns = [(f"{heading}, mean of {each.requests}, ms", each) for heading, each in comparison.parts(names)]
     uncertainty = {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()}
     return _parts(comparison.spans, columns, uncertainty) if columns else None
@@ -279,7 +279,7 @@ def _parts(spans: Sequence[Span], columns: list[tuple[str, Decomposition]], unce
 
 
 def _select_parts(summary: ApplicationSummary) -> list[tuple[Percentile, Decomposition]]:
-    """Return the median and the highest percentile that has parts."""
+    """Return the median and the highest percentile with parts."""
     having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
     return having if len(having) < 2 else [having[0], having[-1]]
 
@@ -330,7 +330,7 @@ _EXTRAS = {
     "duplicated": "\ndoubled",
     "corrupted": "\ndamaged",
 }
-"""Counts of a link, shown if not 0, with headings."""
+"""Counts of a link with their headings, shown if not 0."""
 
 
 def _users(cell: CellSummary) -> Table:
@@ -397,7 +397,7 @@ def _alarm_text(count: int | None) -> Text:
 
 
 def _rows(rows: Sequence[Row], order: list[int] | None, columns: Mapping[str, Cell[Row]]) -> Table:
-    """Return a table of the first rows, and the number of the others. columns: cells by heading."""
+    """Return a table of the first rows, with the number of hidden rows. columns: cells by heading."""
     table = _table(*columns)
     shown = ranking.visible_rows(len(rows))
     for row in (range(len(rows)) if order is None else order)[:shown]:
@@ -416,11 +416,11 @@ def _table(*columns: str) -> Table:
 
 
 _LABELS = 30
-"""Width of the labels beside the columns of runs."""
+"""Width of the labels beside the columns of runs, characters."""
 
 
 def show_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """Print runs side by side, and the differences of each from the first."""
+    """Print runs side by side, and the differences of each run from the first run."""
     console = console or new_console()
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
@@ -517,7 +517,7 @@ def _print_own(comparison: ApplicationComparison, names: list[str], console: Con
 
 
 def _differences(value: str, rows: Iterable[Difference | SettingDifference]) -> Table:
-    """Return a table of differences between percentiles. value: heading of their values."""
+    """Return a table of differences between percentiles. value: heading of the column of values."""
     table = _table("difference", value, "95 % interval", "")
     for each in rows:
         *cells, verdict = formats.format_difference(each, each.note)

@@ -1,4 +1,4 @@
-"""Data of the time charts: requests, links and nodes, thinned where a run is large. The summary never is."""
+"""Data of the time charts: requests, links and nodes, thinned for large runs. The summary is never thinned."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def timeline(
     nodes: pl.DataFrame,
     seconds: pl.DataFrame,
 ) -> dict[str, Any]:
-    """Data of the charts, JSON-able: ``links`` (one per last-mile link, with the requests of its endpoint by
-    application), ``nodes``, and ``host``: of this machine the CPU pressure and what other programs used.
+    """Return the data of the charts for JSON: ``links`` (one per last-mile link, with the requests of its endpoint by
+    application), ``nodes``, and ``host``: CPU pressure of this machine and CPU use of other programs.
 
     Times in s since the start of the schedule. Series of a direction are bytes per bin of ``bin`` s.
     """
@@ -41,7 +41,7 @@ def timeline(
     duration = (description.get("duration_ns") or 0) / 1e9
     end = max(_end(requests, "intended_s"), _end(nodes, "time_s"), _end(links, "time_s"))
     last = _last_reply(requests, duration)
-    # As the table has it: without the end of the programs after the schedule.
+    # As in the table: without the end of the programs after the schedule.
     during = nodes.filter(pl.col("time_s").is_between(0, duration)) if duration else nodes
     return {
         "span": [0.0, min(end, last) if end else duration],
@@ -77,7 +77,7 @@ def timeline(
 
 
 def _select_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return the endpoints of the links that are drawn, and as many of the other nodes."""
+    """Return the endpoints of the drawn links, and at most `MOST_LINKS` other nodes."""
     endpoints = {endpoint for _, endpoint in drawn}
     nodes = description.get("nodes") or []
     others = [node["name"] for node in nodes if node.get("class") != "endpoint"][:MOST_LINKS]
@@ -85,7 +85,7 @@ def _select_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> 
 
 
 def _slowness(requests: pl.DataFrame) -> dict[str, float]:
-    """Return the latency that a tenth of an endpoint's requests exceed; infinite where these got no good reply."""
+    """Return the latency that a tenth of an endpoint's requests exceed; infinite if these got no good reply."""
     slow = pl.col("latency_s").fill_null(float("inf")).quantile(0.9, "higher")
     return dict(requests.group_by("endpoint").agg(slow).iter_rows())
 
@@ -96,7 +96,7 @@ def _end(table: pl.DataFrame, column: str) -> float:
 
 
 def _last_reply(requests: pl.DataFrame, duration: float) -> float:
-    """Return the time of the last reply, or the end of the schedule: later there is nothing to see."""
+    """Return the time of the last reply, or the end of the schedule if later: nothing happens afterwards."""
     replies = requests.select((pl.col("intended_s") + pl.col("latency_s")).max()).item()
     return max(duration, float(replies) if replies is not None else 0.0)
 
@@ -115,7 +115,7 @@ def _requests(requests: pl.DataFrame, links: int) -> dict[str, Any]:
 
 
 def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """Select about `limit` rows: of each slice of time the fastest, the slowest, and one without a good reply."""
+    """Select about `limit` rows: per slice of time the fastest, the slowest, and one without a good reply."""
     if len(requests) <= limit:
         return requests
     slices = max(1, limit // 3)
@@ -131,7 +131,7 @@ def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 
 def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) -> dict[str, Any]:
-    """Bytes per bin; bins are joined where there are more than `most_bins`: sums of bytes, the peak of the queue."""
+    """Return bytes per bin. More than `most_bins` bins are joined: bytes are summed, the queue is the maximum."""
     series = series.filter(pl.col("time_s") >= 0)
     factor = max(1, -(-len(series) // most_bins))
     per_bin = BIN_NS / 1e9 * 1e6 / 8
@@ -189,7 +189,7 @@ def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:
 
 
 def _join_rows(table: pl.DataFrame, factor: int, *figures: pl.Expr) -> pl.DataFrame:
-    """Return a row with these figures for each so many rows of a table."""
+    """Return one row with these figures for each `factor` rows of a table."""
     return table.with_row_index("row").group_by(pl.col("row") // factor, maintain_order=True).agg(*figures)
 
 

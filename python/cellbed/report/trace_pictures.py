@@ -1,4 +1,4 @@
-"""Pictures of traces by matplotlib: one entry, or several on the same axes."""
+"""Pictures of traces by matplotlib: one entry, or several entries on the same axes."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d0
 _LOST: Final = "#b3261e"
 _MOST_POINTS: Final = 700
 _LONGER: Final = 4
-"""One series is so many times as long as another, and both on one axis would leave little of the shorter."""
+"""Maximum ratio of durations drawn in full: at higher ratios, a common axis would show little of the shorter series."""
 _NOTE_WIDTH = 165
-"""Letters of a panel's note across the whole picture; a longer one has several lines."""
+"""Maximum characters per line of a panel's note across the whole picture."""
 _TITLE_WIDTH = 80
 _BESIDE = 4
-"""Names of a legend in a line."""
+"""Number of legend entries per line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. draw: fills them. end: of the axis of time, common to all panels of the whole width; ``None``
-    for one that shares its line. note: figures above the axes. height: inches."""
+    """One set of axes. draw: draws into them. end: end of the time axis, common to all full-width panels; ``None`` for
+    a panel that shares its line. note: figures above the axes. height: inches."""
 
     title: str
     x_label: str
@@ -74,7 +74,7 @@ class Picture:
 
 
 class PictureError(CellbedError):
-    """A picture cannot be written where it was asked for."""
+    """A picture cannot be written to the given path."""
 
 
 def portrait(name: str, about: About, parts: Parts) -> Picture:
@@ -100,9 +100,9 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
 
 
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
-    """Several entries on the same axes: over time one direction after the other, then the distributions.
+    """Return a picture of several entries on the same axes: each direction over time, then the distributions.
 
-    Where one lasts much longer than another, the axes over time end when the shorter one is seen well.
+    If an entry is much longer than another, the axes over time end where the shorter entry can still be seen well.
     """
     panels, distributions = [], []
     ways = [of for of in directions if of != "round-trip"]
@@ -130,14 +130,14 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
 
 
 def sentence(about: About, duration_ns: int) -> str:
-    """``"synthetic, 4g, driving, Delft, 2021-04, 120 s"``."""
+    """Return an entry in words: ``"synthetic, 4g, driving, Delft, 2021-04, 120 s"``."""
     when = None if about.date is None else date_words(about.date)
     known = (about.origin, about.technology, about.band, about.operator, about.mobility, about.place, when)
     return ", ".join([*(each for each in known if each), duration_words(duration_ns / 1e9)])
 
 
 def typical_and_high(figures: Mapping[str, Any]) -> str:
-    """Return the median of round trips, and their P99 or the highest percentile that their number supports."""
+    """Return the median of round-trip times, and their P99 or the highest percentile that their number supports."""
     high = next((at for at in (99, 95, 90) if f"p{at}_ms" in figures), None)
     median = duration_words(figures["p50_ms"] / 1e3)
     return median if high is None else f"{median}, P{high} {duration_words(figures[f'p{high}_ms'] / 1e3)}"
@@ -248,7 +248,7 @@ def _trips_over_time(of: Drawn, end_s: float) -> Panel:
 
 
 def _trips(axes: Axes, name: str, colour: str, found: Analysis, clock: Unit, log: bool, *, alone: bool) -> None:
-    """Draw round-trip times over time: each probe, or means, which no line leads over what was lost or never sent."""
+    """Draw round-trip times over time: each probe, or means. Lines break at lost or missing probes."""
     assert found.low is not None, "of round-trip times"
     assert found.high is not None, "of round-trip times"
     assert found.lost is not None, "of round-trip times"
@@ -272,13 +272,13 @@ def _trips(axes: Axes, name: str, colour: str, found: Analysis, clock: Unit, log
 
 
 def _single(found: Analysis) -> bool:
-    """Return whether probes are so far apart that a mean would be of one."""
+    """Return whether probes are so rare that a mean would cover a single probe."""
     return bool(found.statistics.get("interval_ms", 0.0) * 1e6 >= found.step_ns)
 
 
 def _by_hour(of: Drawn, *keys: str) -> Panel | None:
-    """Return figures by hour: of the day where all series say when they began, else since the start; None for fewer
-    than three hours."""
+    """Return figures by hour: of the day if all series have a begin time, else since the start; None for fewer than
+    three hours."""
     having = [each for each in of if len(each[2].statistics.get("hours", ())) > 2]
     if not having:
         return None
@@ -319,12 +319,12 @@ def _legend(axes: Axes, count: int) -> None:
 
 
 def _end(analyses: Iterable[Analysis]) -> float:
-    """Return the duration of the longest of them, s."""
+    """Return the longest duration, seconds."""
     return max((found.duration_ns for found in analyses), default=0) / 1e9
 
 
 def _visible_span(analyses: Sequence[Analysis]) -> tuple[float, str]:
-    """Return the time of several that is drawn, s, and a note on the rest."""
+    """Return the time drawn for several series, seconds, and a note on the rest."""
     whole, shortest = _end(analyses), min((found.duration_ns for found in analyses), default=0) / 1e9
     if whole <= _LONGER * shortest:
         return whole, ""
@@ -333,7 +333,7 @@ def _visible_span(analyses: Sequence[Analysis]) -> tuple[float, str]:
 
 
 def _clock(longest_s: float) -> Unit:
-    """Return the unit of an axis of time that is this long."""
+    """Return the unit of a time axis of this length."""
     return Unit("h", 1 / 3600) if longest_s > 3 * 3600 else Unit("s", 1.0)
 
 
@@ -342,8 +342,8 @@ def _since_start(clock: Unit) -> str:
 
 
 def _thin(found: Analysis) -> tuple[Floats, Floats]:
-    """Return the means of neighbours, _MOST_POINTS at most, each from the beginning of its bin in s on; the last has
-    its end, too. A series shorter than a bin has its mean.
+    """Return at most _MOST_POINTS means of neighbouring steps, each at the begin of its bin in s; the last mean also at
+    the end of its bin. A series shorter than a bin gives its mean.
     """
     if not len(found.profile):
         mean = found.statistics["mean_bit_s"]
@@ -356,8 +356,8 @@ def _thin(found: Analysis) -> tuple[Floats, Floats]:
 
 
 def _visible(values: Floats, shares: Floats, least: float = 0.0) -> tuple[Floats, Floats]:
-    """Return the steps of a distribution function, as many as can be seen, from 0 on, which it is at `least` times its
-    first."""
+    """Return the visible steps of a distribution function. The first step is from 0, at `least` times the first
+    value."""
     if len(values) > _MOST_POINTS:
         kept = np.searchsorted(shares, np.linspace(0, 1, _MOST_POINTS)[1:] - 1e-12)
         kept = np.unique(np.concatenate(([0], kept, [len(values) - 1])))
@@ -375,7 +375,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def draw(picture: Picture, ending: Literal["png", "svg"]) -> bytes:
-    """Return the picture as a file of this kind: 11 inches wide, 150 dots an inch."""
+    """Return the picture as a file of this format: 11 inches wide, 150 dots per inch."""
     return draw_file(ending, lambda: _figure(picture), picture.title)
 
 
@@ -403,7 +403,7 @@ def _figure(picture: Picture) -> Figure:
 
 
 def _lines(panels: list[Panel]) -> list[list[Panel]]:
-    """Return panels that share a line: those over time have the whole width, of the others two or three share it."""
+    """Return the lines of panels: a panel over time has a line alone; two or three other panels share a line."""
     lines: list[list[Panel]] = []
     most = 3 if sum(panel.end is None for panel in panels) % 3 == 0 else 2
     for panel in panels:
@@ -419,12 +419,12 @@ def _note(panel: Panel, beside: int) -> list[str]:
 
 
 def fill(axes: Axes, panel: Panel, beside: int) -> None:
-    """Draw a panel. beside: how many share the width with it."""
+    """Draw a panel. beside: number of panels in its line."""
     lines = _note(panel, beside)
     axes.set_title(panel.title, pad=6 + 11 * len(lines))
     place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     note = axes.annotate("\n".join(lines), (0, 1), xytext=(0, 5), color=MUTED, fontsize=8, **place)
-    note.set_in_layout(False)  # its length must not make the axes narrower
+    note.set_in_layout(False)  # a long note must not make the axes narrower
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     panel.draw(axes)
@@ -433,7 +433,7 @@ def fill(axes: Axes, panel: Panel, beside: int) -> None:
 
 
 def require_ending(path: Path) -> Literal["png", "svg"]:
-    """Return the format of a picture's file. Raises PictureError for an unknown one."""
+    """Return the format of a picture's file. Raises PictureError for an unknown format."""
     match path.suffix.lower():
         case ".png":
             return "png"
@@ -443,7 +443,7 @@ def require_ending(path: Path) -> Literal["png", "svg"]:
 
 
 def write_picture(picture: Picture, path: Path) -> None:
-    """Write a picture whole or not at all. Raises PictureError."""
+    """Write a picture atomically. Raises PictureError."""
     content = draw(picture, require_ending(path))
     try:
         write_whole(path, content)
@@ -454,9 +454,9 @@ def write_picture(picture: Picture, path: Path) -> None:
 def analyse_entry(
     archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
 ) -> dict[Part, Analysis]:
-    """Return the parts of an entry, or the direction of one that `name` says, read whole.
+    """Return the parts of an entry, or the direction that `name` selects, read completely.
 
-    Raises TraceError, also where it has none of them.
+    Raises TraceError, also if the entry has none of the parts.
     """
     text, asked = name, tuple(parts)
     name, only = entry_and_part(archive, text)

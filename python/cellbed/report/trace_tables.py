@@ -1,4 +1,4 @@
-"""Entries on a terminal: statistics as tables, of one entry and of several beside each other."""
+"""Entries on a terminal: statistics as tables, of one entry, or of several entries side by side."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BESIDE: Final = {
 
 
 def entry_table(parts: Mapping[Part, Statistics]) -> RenderableType:
-    """Return every figure of an entry with its meaning; lists are left to ``--json``."""
+    """Return every figure of an entry with its meaning; lists are only in ``--json``."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("figure", no_wrap=True)
     for part in parts:
@@ -49,9 +49,9 @@ def entry_table(parts: Mapping[Part, Statistics]) -> RenderableType:
 
 
 def comparison_table(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
-    """Return several entries beside each other, a table for each direction that one of them has.
+    """Return several entries side by side, a table for each direction of any entry.
 
-    A figure has one unit for all of them.
+    A figure has the same unit for all entries.
     """
     tables: list[RenderableType] = []
     for part in directions:
@@ -71,14 +71,14 @@ def comparison_table(entries: Mapping[str, Mapping[Part, Statistics]], direction
 
 
 def _in_one_unit(key: str, values: list[Any]) -> list[str]:
-    """Return each value as a number, and last the unit of all."""
+    """Return each value as a number, and then the common unit."""
     known = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     unit = FIGURES[key].unit
     if not known or unit not in ("bit/s", "ms", "s"):
         written = [words(key, value) for value in values]
         return [text.removesuffix(" %") for text in written] + ["%" if any(" %" in text for text in written) else ""]
     factor = 1e-3 if unit == "ms" else 1.0
-    # A unit for the middle value, so that neither the least nor the most has many digits on one side of its point.
+    # The unit suits the middle value, so that neither the minimum nor the maximum has many digits.
     positive = [value * factor for value in known if value > 0] or [1.0]
     middle = (min(positive) * max(positive)) ** 0.5
     of_all = rate_unit(middle) if unit == "bit/s" else duration_unit(middle)
@@ -87,7 +87,7 @@ def _in_one_unit(key: str, values: list[Any]) -> list[str]:
 
 
 def words(key: str, value: Any) -> str:
-    """Return a figure with its unit: ``"16.7 Mbit/s"``, ``"yes"``, ``"–"`` for one that is not there."""
+    """Return a figure with its unit: ``"16.7 Mbit/s"``, ``"yes"``, ``"–"`` for a missing figure."""
     if value is None or isinstance(value, list):
         return "–"
     if isinstance(value, bool):

@@ -25,8 +25,8 @@ SEGMENTS = {
 
 @dataclass(slots=True)
 class Row:
-    """A span, or the mean of those in one place of several requests' traces. depth: spans above it; begin_s: since the
-    request began; requests: that have it. segments: durations of a call, each with its colour; none of another span."""
+    """A span, or the mean of spans at the same place in several requests' traces. depth: number of spans above;
+    begin_s: since the request's begin; requests: number with this span. segments: a call's durations with colours."""
 
     node: str
     name: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Spans of `requests` requests around a percentile, whose mean latency is `latency_s`. left_out: rows beyond
+    """Spans of `requests` requests around a percentile, with mean latency `latency_s`. left_out: number of rows beyond
     MOST_ROWS."""
 
     requests: int
@@ -52,7 +52,7 @@ def waterfalls(
     traces: "pl.DataFrame", requests: "pl.DataFrame", decompositions: Sequence["Decomposition"]
 ) -> list[Waterfall | None]:
     """Return the waterfall of each decomposition: of one request for the median, else the mean of the requests around
-    the percentile; None without traces. requests, traces: of the application. Pure."""
+    the percentile; None without traces. requests, traces: the application's. Pure."""
     import polars as pl
 
     keys = ["endpoint", "request"]
@@ -72,8 +72,8 @@ def waterfalls(
 
 
 def mean(spans: list[dict[str, object]]) -> list[Row]:
-    """Return the means of spans in the same place: with the same names above them, and as many of their name before
-    them. spans: rows of the table of traces, each after its parent."""
+    """Return the means of spans at the same place: with the same names above, and equally many spans of the same name
+    before. spans: rows of the table of traces, parents first."""
     rows: dict[tuple[object, ...], Row] = {}
     totals: dict[tuple[object, ...], dict[str, float]] = {}
     path: list[tuple[object, ...]] = []

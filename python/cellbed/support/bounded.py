@@ -1,4 +1,4 @@
-"""External programs with a limit of time, memory and output, which leave neither processes nor files."""
+"""External programs with limited time, memory and output, which leave neither processes nor files."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def run_bounded(
     environment: Mapping[str, str] | None = None,
     memory: int | None = _MEMORY,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program without input, in a process group and a temporary folder of its own.
+    """Run a program without input, in a separate process group and a temporary folder.
 
-    At its end its process group is killed and the folder, its ``$TMPDIR``, removed; after `timeout_s` also descendants
-    that have left the group. Files that it writes, and each of its two outputs, have at most 64 MiB.
+    At its end the process group is killed and the folder, its ``$TMPDIR``, is removed. After `timeout_s`, descendants
+    that have left the group are also killed. Files that it writes, and each of its two outputs, have at most 64 MiB.
 
     Args:
         command: The program and its arguments.
-        timeout_s: Longest time, seconds, which is also the longest processor time of each process.
-        environment: Variables besides this process's.
+        timeout_s: Maximum run time, seconds, and maximum processor time of each process.
+        environment: Variables in addition to this process's.
         memory: Address space of each process, bytes; ``None``: unlimited.
 
     Raises:
         OSError: The program cannot be started.
-        subprocess.TimeoutExpired: It has not ended in time.
+        subprocess.TimeoutExpired: The program has not ended in time.
     """
     limits = {resource.RLIMIT_FSIZE: _WRITTEN, resource.RLIMIT_CPU: int(timeout_s) + 1, resource.RLIMIT_CORE: 0}
     limits |= {resource.RLIMIT_AS: memory} if memory is not None else {}
@@ -68,7 +68,7 @@ def run_bounded(
                 poll.register(descriptor, select.POLLIN)
                 ended = bool(poll.poll(timeout_s * 1e3))
         finally:
-            # No other group can have its number before it is waited for.
+            # No other group can get the same number before `wait`.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

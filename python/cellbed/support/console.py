@@ -1,4 +1,4 @@
-"""Rich's console for texts that others chose, and the width of its tables."""
+"""Rich's console for foreign texts, and the width of its tables."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Console(console.Console):  # noqa: TID251
     def render(
         self, renderable: console.RenderableType, options: console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments of a renderable with their control characters escaped."""
+        """Yield the segments of a renderable, with control characters escaped."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
 
 
 IN_A_PIPE: Final = 160
-"""Characters of a line outside of a terminal: enough for most tables."""
+"""Characters per line without a terminal: enough for most tables."""
 
 
 def table_width() -> int:
-    """Characters of a line: the terminal's width; in a pipe COLUMNS, else :data:`IN_A_PIPE`."""
+    """Return the characters per line: the terminal's width; without a terminal, COLUMNS or :data:`IN_A_PIPE`."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     said = os.environ.get("COLUMNS", "")

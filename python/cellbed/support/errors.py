@@ -1,4 +1,4 @@
-"""Errors that are printed as a message instead of a traceback."""
+"""Errors that are printed as messages instead of tracebacks."""
 
 import errno
 import os
@@ -16,11 +16,11 @@ _HINTS = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.EAGAIN: "raise the limit of processes (ulimit -u)",
 }
-"""Remedies for errors of the operating system."""
+"""Remedies for operating system errors."""
 
 
 def quote(text: str, most: int = 40) -> str:
-    """Return at most so many characters of a text in quotes, control characters escaped."""
+    """Return at most `most` characters of a text in quotes, with control characters escaped."""
     shown = text if len(text) <= most else text[: most - 3] + "…"
     return f"'{shown}'" if shown.isprintable() else ascii(shown)
 
@@ -28,7 +28,7 @@ def quote(text: str, most: int = 40) -> str:
 class OperatingSystemError(CellbedError):
     """An OSError in one sentence: file, reason, remedy.
 
-    place: a file or folder that was in use, for an error that names none.
+    place: the file or folder in use, for an error without a file name.
     """
 
     exit_code = 1

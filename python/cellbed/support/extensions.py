@@ -1,4 +1,4 @@
-"""Parts of cellbed that distributions, its own and its siblings, register as entry points."""
+"""Parts of cellbed that distributions (cellbed and its siblings) register as entry points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, SelectableGroups
 
 FILES = {"simulation": "datacentre"}
-"""Kinds of files of siblings, with the extra of cellbed that installs each one's."""
+"""Kinds of files of siblings, with the extra of cellbed that installs the sibling."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
     """A kind of file: an entry point of the group ``cellbed.files``.
 
-    keys: of its top level that no other kind has; none for a file that is not TOML. example: of a table. command: for
-    such a file.
+    keys: top-level keys that no other kind has; empty for a file that is not TOML. example: example of a
+    table. command: command for files of this kind.
     """
 
     name: str
@@ -45,18 +45,18 @@ def entries(group: str) -> "dict[str, EntryPoint]":
 @cache
 def scan() -> "SelectableGroups":
     """Return the entry points of all distributions."""
-    from importlib.metadata import entry_points  # `cellbed --help` does without it
+    from importlib.metadata import entry_points  # imported here because `cellbed --help` does not need it
 
     return entry_points()
 
 
 def load(group: str, name: str, what: str, extra: str) -> Any:
-    """Return an entry point, imported. Raises CellbedError with the extra that installs `what` where it is missing."""
+    """Return an imported entry point. Raises CellbedError with the extra that installs `what` if it is missing."""
     if (entry := entries(group).get(name)) is None:
         raise CellbedError(f"{what} is not installed; {remedy(extra)}")
     return entry.load()
 
 
 def remedy(extra: str) -> str:
-    """Return how to install an extra of cellbed."""
+    """Return the command that installs an extra of cellbed."""
     return f"install it with: pip install 'cellbed[{extra}]'"

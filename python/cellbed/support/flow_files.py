@@ -14,16 +14,16 @@ from cellbed.support.units import UnitError
 from cellbed_node import inputs
 
 PACKET = 1460
-"""Bytes of data in a full packet, and the unit of flow-size files: the simulator rounds a size drawn from such a file
-to whole packets (``FlowCreationForInitializationEvent``, with its default ``bytes_mode: 0``)."""
+"""Bytes of data in a full packet, and unit of flow-size files: the simulator rounds a size drawn from such a file to
+whole packets (``FlowCreationForInitializationEvent``, with its default ``bytes_mode: 0``)."""
 _LARGEST_FILE = 1 << 28
 _MOST_BYTES = 10**15
-"""Bytes of a flow."""
+"""Maximum bytes of a flow."""
 _MOST_SECONDS = 1e6
 _MOST_HOSTS = 2**32
 
 Sizes = list[tuple[float, float]]
-"""Points of a cumulative distribution: bytes, and the share of flows of at most so many. Linear in between."""
+"""Points of a cumulative distribution, linear in between: size in bytes, and share of flows of at most this size."""
 Trace = list[tuple[int, ...]]
 """Flows in order of time: bytes, source, destination, start in ps, and the user if there is one."""
 
@@ -33,17 +33,17 @@ class FlowFileError(CellbedError):
 
 
 def unit_of(path: Path) -> int:
-    """Return the unit of the sizes in a file, bytes: a packet in three columns, as in pHost's files; a byte in two, as
-    in HPCC's. Raises FlowFileError."""
+    """Return the unit of the sizes in a file, bytes. With three columns (pHost's files) the unit is a packet, with two
+    (HPCC's files) a byte. Raises FlowFileError."""
     _, words = next(rows_of(path), (0, []))
     return 1 if len(words) == 2 else PACKET
 
 
 def read_sizes(path: Path, unit: int | None = None) -> Sizes:
-    """Return the distribution in a file with the columns size in units, 1, cumulative share; or without the second.
+    """Return the distribution in a file with the columns size in units, 1, cumulative share; the 1 may be missing.
 
-    unit: bytes, by default of `unit_of`. Both outer columns rise or stay, the last share is 1, or 100 where shares are
-    in percent; a first share above 0 is the share of flows of the first size. Empty lines and what follows a ``#`` are
+    unit: bytes; default: result of `unit_of`. Sizes and shares must not decrease. The last share is 1, or 100 if shares
+    are in percent. A first share above 0 is the share of flows of the first size. Empty lines and text after ``#`` are
     ignored.
 
     Raises FlowFileError.
@@ -60,7 +60,7 @@ def read_sizes(path: Path, unit: int | None = None) -> Sizes:
             )
         size, share = _number(words[0], where), _number(words[-1], where)
         if size == 0 == share and not points:
-            size = 1 / unit  # a curve from the origin
+            size = 1 / unit  # a curve that begins at the origin
         if not 0 < size * unit <= _MOST_BYTES:
             raise FlowFileError(f"{where}: size {words[0]} is out of range: write more than 0, at most 10^15 bytes")
         if not 0 <= share <= 100:
@@ -82,12 +82,12 @@ def read_sizes(path: Path, unit: int | None = None) -> Sizes:
 
 
 def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | None = None) -> Trace:
-    """Return the flows in a file with five columns: number, bytes, source, destination, start in µs; and a sixth, the
-    number of the user, for flows to a radio cell.
+    """Return the flows in a file with five columns: number, bytes, source, destination, start in µs; and optionally a
+    sixth, the number of the user, for flows to a radio cell.
 
-    Hosts and users are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
+    Hosts and users are numbered from 0. The result is sorted by start, and the first flow starts at 0.
 
-    hosts: their number. users: the number of the host that receives flows with a user, and the number of users.
+    hosts: number of hosts. users: number of the host that receives flows with a user, and number of users.
 
     Raises FlowFileError.
     """
@@ -124,10 +124,10 @@ def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | No
 def lognormal(mean: float, deviation: float, least: float, most: float) -> Sizes:
     """Return a log-normal distribution with this mean and standard deviation, cut off at `least` and `most`; bytes.
 
-    Points at equal steps of the logarithm, the cumulative share after Johnson, Kotz & Balakrishnan, Continuous
-    Univariate Distributions, 1994, §14. The cut moves mean and deviation.
+    The result has points at equal steps of the logarithm, with the cumulative share after Johnson, Kotz & Balakrishnan,
+    Continuous Univariate Distributions, 1994, §14. The truncation changes mean and deviation.
 
-    Raises UnitError if hardly a flow is between the two.
+    Raises UnitError if hardly any flow is in the range.
     """
     variance = math.log1p((deviation / mean) ** 2)
     location, scale = math.log(mean) - variance / 2, math.sqrt(variance)
@@ -144,15 +144,15 @@ _CAMPUS = (
     (64, 4.3082), (128, 32.3376), (256, 56.8711), (512, 71.1101), (1024, 79.0397), (1500, 82.6085), (4096, 89.7285),
     (10**4, 94.0991), (10**5, 98.4030), (10**6, 99.6050), (10**7, 99.9165), (10**8, 99.9876),
 )  # fmt: skip
-"""Bytes, and the share of flows of at most so many, %: Jurkiewicz, Rzym and Boryło, "How Many Mice Make an Elephant?",
-arXiv:1809.03486, 2018, the table of data set agh_201506 (4 · 10^9 flows between a campus and the Internet)."""
+"""Size in bytes, and share of flows of at most this size, %: Jurkiewicz, Rzym and Boryło, "How Many Mice Make an
+Elephant?", arXiv:1809.03486, 2018, data set agh_201506 (4 · 10^9 flows between a campus and the Internet)."""
 
 
 def load_published(name: str) -> Sizes:
     """Return a synthetic distribution of one of the :data:`PUBLISHED` names.
 
     ``ftp-ngmn``: files after NGMN Alliance, "Radio Access Performance Evaluation Methodology", 2008, annex A:
-    log-normal, mean 2 MB, standard deviation 0.722 MB, at most 5 MB. ``campus``: :data:`_CAMPUS`, linear in between,
+    log-normal, mean 2 MB, standard deviation 0.722 MB, maximum 5 MB. ``campus``: :data:`_CAMPUS`, linear in between,
     without the 0.0124 % of flows above 100 MB.
     """
     if name == "ftp-ngmn":
@@ -164,7 +164,7 @@ PUBLISHED = ("ftp-ngmn", "campus")
 
 
 def mean_bytes(sizes: Sizes) -> float:
-    """Mean of a distribution, linear between its points."""
+    """Return the mean of a distribution that is linear between its points."""
     total = sizes[0][0] * sizes[0][1]
     for (smaller, before), (larger, share) in pairwise(sizes):
         total += (smaller + larger) / 2 * (share - before)
@@ -172,7 +172,7 @@ def mean_bytes(sizes: Sizes) -> float:
 
 
 def draw(sizes: Sizes, share: float) -> int:
-    """Return the size, bytes, above this share of the flows: the inverse of the distribution."""
+    """Return the size, bytes, at this share of the flows: the inverse of the cumulative distribution."""
     at = bisect.bisect_left(sizes, share, key=lambda point: point[1])
     if at == 0:
         return max(1, round(sizes[0][0]))
@@ -181,7 +181,7 @@ def draw(sizes: Sizes, share: float) -> int:
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
+    """Yield line numbers and words of lines, without empty lines and comments. Raises FlowFileError."""
     try:
         content = inputs.content(path, _LARGEST_FILE)
     except OSError as error:

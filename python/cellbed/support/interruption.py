@@ -1,9 +1,9 @@
 """Keep Ctrl-C working after Polars is imported.
 
-Polars installs a SIGINT handler when it is imported: the kernel then restarts interrupted waits (a pipe without a
-reader would never end), traces of its threads are printed, and these continue to write in folders that are being
-removed. Without that, an interruption arrives after the query that runs. Polars also calls Python from Rust, where an
-exception of a handler is a panic with a trace: such an interruption is delayed until Polars has returned.
+Polars installs a SIGINT handler when it is imported. With this handler, the kernel restarts interrupted waits (a pipe
+without a reader would never end). Polars prints traces of its threads, which continue to write in folders that are
+being removed. Without the handler, an interruption arrives after the running query. Polars also calls Python from Rust,
+where an exception of a handler is a panic with a trace: the interruption is delayed until Polars has returned.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from cellbed.support.errors import CellbedError
 _LEAST_MIB = 1200
 """Minimum address space for a start of Polars, MiB."""
 _RETRY_S = 0.01
-"""Delay of an interruption where an exception would be lost."""
+"""Delay of an interruption at a place where its exception would be lost, seconds."""
 _LOSING = frozenset({"polars", "weakref", "_weakrefset"})
-"""Packages whose functions are called where an exception is a panic or is ignored."""
+"""Packages that call functions where an exception is a panic or is ignored."""
 _came = False
 
 
@@ -37,19 +37,19 @@ def keep_interruptions() -> None:
 
 
 def was_interrupted() -> bool:
-    """Return whether Ctrl-C came, even if a library raised another error for it."""
+    """Return whether Ctrl-C was pressed, even if a library raised another error for it."""
     return _came
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Delay SIGINT until the end of this context. Processes that start in it never receive one, even while they
-    load."""
+    """Delay SIGINT until the end of this context. Processes started in this context never receive SIGINT, even while
+    they load."""
     came: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
     ours = threading.current_thread() is threading.main_thread() and handler is not None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    if ours:  # another thread may be given the signal, and the main thread would be interrupted all the same
+    if ours:  # the kernel may deliver the signal to another thread, and Python then interrupts the main thread
         signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     try:
         yield
@@ -89,7 +89,7 @@ class _AroundPolars:
             return None
         sys.meta_path.remove(self)
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY and limit < _LEAST_MIB << 20:  # it would abort, with thousands of lines
+        if limit != resource.RLIM_INFINITY and limit < _LEAST_MIB << 20:  # Polars would abort with thousands of lines
             raise CellbedError(
                 f"the address space is limited to {limit >> 20} MiB: tables need {_LEAST_MIB} MiB: raise it (ulimit -v)"
             )

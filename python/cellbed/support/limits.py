@@ -1,4 +1,4 @@
-"""Limits of measures, which scenarios state and runs are checked by."""
+"""Limits of measures, which scenarios state and runs must meet."""
 
 import operator
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit of a measure. name, text: as in the file; measure: column of the dataset; value: in the measure's
-    unit. unit: of the value where the measure is a program's own, whose unit only the run knows; empty for that one."""
+    """A limit of a measure. name, text: as in the file; measure: column of the dataset; value: in the measure's unit.
+    unit: unit of the value for a program's own measure, whose unit only the run knows; else empty."""
 
     name: str
     measure: str

@@ -1,4 +1,4 @@
-"""Names that are similar to a misspelt one."""
+"""Names that are similar to a misspelled name."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 
 _MOST = 3
 _FEW = 3
-"""Texts of at most this length are not searched for inside names."""
+"""Minimum length of texts that are searched for inside names."""
 _ALIKE = 0.7
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """Return a hint at the name nearest to a text.
+    """Return a hint with the name nearest to a text.
 
     Args:
-        text: A word that is no name.
+        text: A word that is not a name.
         names: The names.
 
     Returns:
-        ``did you mean 'NAME'? ``, with a space at its end; empty if none is near.
+        ``did you mean 'NAME'? ``, with a trailing space; empty if no name is near.
     """
     near = difflib.get_close_matches(text[:100], list(names), n=1)
     return f"did you mean '{near[0]}'? " if near else ""
@@ -28,8 +28,8 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
 def near_names(text: str, names: Sequence[str]) -> list[str]:
     """Return the members of `names` near `text`, in the order of `names`; at most three.
 
-    Itself in lower case, else those that begin with it, else the one that differs in few letters, else those that
-    contain it.
+    The first rule that finds a name applies: equal in lower case, beginning with `text`, differing in few letters (the
+    nearest name only), containing `text`.
     """
     wanted = text.lower()[:100]
     if wanted in names:

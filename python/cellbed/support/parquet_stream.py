@@ -1,4 +1,4 @@
-"""Write tables of any length to Parquet; Ctrl-C ends it at once and leaves no thread that continues writing."""
+"""Write tables of any length to Parquet; Ctrl-C ends writing at once and leaves no thread that continues writing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Compression = Literal["lz4", "zstd"]
 def write_rows(
     rows: pl.LazyFrame, target: Path | IO[bytes], compression: Compression, tick: Callable[[], None] | None = None
 ) -> None:
-    """Write the rows of a query as they come.
+    """Write the rows of a query while the query produces them.
 
     Args:
         rows: The query.
         target: The Parquet file.
         compression: The method of compression.
-        tick: Called ten times a second meanwhile.
+        tick: Called ten times a second while writing.
 
     Raises:
         OSError: The file cannot be written.
@@ -37,7 +37,7 @@ def write_rows(
         except BaseException as error:
             failed.append(error)
 
-    # The thread that waits for Polars receives Ctrl-C only after the query.
+    # A thread that waits for Polars would receive Ctrl-C only after the query.
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
     while writing.is_alive():
@@ -54,7 +54,7 @@ def write_frames(
     target: Path | IO[bytes],
     compression: Compression,
 ) -> None:
-    """Write frames of a schema as they are made, in another thread than this one. Raises as :func:`write_rows`."""
+    """Write frames of a schema as they are produced, in another thread. Raises the errors of :func:`write_rows`."""
     from polars.io.plugins import register_io_source
 
     interrupted = threading.Event()

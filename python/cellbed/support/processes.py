@@ -23,15 +23,16 @@ for name in sys.argv[1:]:
     print(content.hex(), flush=True)
 """
 _PATIENCE_S, _LONGEST_S = 1.0, 10.0
-"""Time limits for one process, and for all."""
+"""Maximum time for one process, and for all processes, seconds."""
 
 
 def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
     """Yield the folder below ``/proc`` and the variables of each readable process, except in the control groups of runs
-    other than `run`: a node there that is short of processor time would make the read wait for minutes.
+    other than `run`: a node that is short of processor time there would delay the read by minutes.
 
-    A process that has the kernel wait for a file system of its own (FUSE) while it holds the lock of its memory makes
-    the reader wait, also for SIGKILL. So another program reads, and is left behind with that process.
+    A process may make the kernel wait for the process's own file system (FUSE) while the process holds the lock of its
+    memory. Then the reader also waits, and even SIGKILL has no effect. So another program reads, and is abandoned with
+    that process.
     """
     left = [each for each in Path("/proc").glob("[0-9]*") if _is_of_no_other(each, run)]
     end = time.monotonic() + _LONGEST_S
@@ -39,7 +40,7 @@ def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
         command = [sys.executable, "-I", "-S", "-c", _READER, *(each.name for each in left)]
         try:
             reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        except OSError:  # no more processes are allowed
+        except OSError:  # the limit of processes is reached
             return
         assert reader.stdout is not None
         with reader.stdout as output:

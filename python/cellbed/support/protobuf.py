@@ -1,4 +1,4 @@
-"""Messages of Protocol Buffers, read field by field without their schema."""
+"""Protocol Buffers messages, read field by field without their schema."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the number and the value of each field: bytes where it has a length, else a whole number.
+    """Yield the number and the value of each field: bytes for fields with a length, else a whole number.
 
-    Raises ValueError for a malformed field, after those before it.
+    Raises ValueError at a malformed field, after the fields before it.
     """
     at = 0
     while at < len(message):
@@ -25,14 +25,14 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def content(value: int | bytes) -> bytes:
-    """Return the value of a field that has a length. Raises ValueError for another one."""
+    """Return the value of a field with a length. Raises ValueError for another field."""
     if isinstance(value, int):
         raise ValueError("a number in place of a text")
     return value
 
 
 def _integer(message: bytes, at: int) -> tuple[int, int]:
-    """Return the integer at a place, and the place behind it. Raises ValueError."""
+    """Return the integer at an offset, and the offset behind it. Raises ValueError."""
     value = 0
     for shift, byte in enumerate(message[at : at + 10]):
         value |= (byte & 127) << 7 * shift

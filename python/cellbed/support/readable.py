@@ -1,6 +1,6 @@
 """Figures for people: three significant digits, in a suitable unit.
 
-:mod:`cellbed.support.units` has the exact forms for reading back.
+:mod:`cellbed.support.units` has the exact forms that can be parsed again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DURATIONS: Final = (
 
 
 def rate_unit(largest_bit_s: float) -> Unit:
-    """Return the best unit for rates up to this one."""
+    """Return the best unit for rates up to `largest_bit_s`."""
     return next((unit for least, unit in _RATES if largest_bit_s >= least), Unit("bit/s", 1))
 
 
@@ -48,19 +48,19 @@ def duration_unit(longest_s: float) -> Unit:
 
 
 def rate_words(bit_s: float) -> str:
-    """``"16.7 Mbit/s"``; of nothing ``"0 bit/s"``."""
+    """Return a rate as text: ``"16.7 Mbit/s"``; ``"0 bit/s"`` for 0."""
     unit = rate_unit(bit_s)
     return f"{significant(bit_s * unit.factor)} {unit.name}"
 
 
 def duration_words(seconds: float) -> str:
-    """``"56.3 µs"``, ``"140 s"``, ``"16.9 min"``, ``"24 h"``; of nothing ``"0 s"``."""
+    """Return a duration as text: ``"56.3 µs"``, ``"140 s"``, ``"16.9 min"``, ``"24 h"``; ``"0 s"`` for 0."""
     unit = duration_unit(seconds) if seconds else Unit("s", 1)
     return f"{significant(seconds * unit.factor)} {unit.name}"
 
 
 def alike(lines: Iterable[str], most: int = 3) -> list[str]:
-    """Return lines in their order; of more than `most` that differ in numbers only, the first and how many more."""
+    """Return lines in order; if more than `most` differ only in numbers, the first of them and the number of others."""
     kinds: dict[str, list[str]] = {}
     for line in lines:
         kinds.setdefault(re.sub(r"\d+(\.\d+)?", "0", line), []).append(line)
@@ -71,7 +71,7 @@ def alike(lines: Iterable[str], most: int = 3) -> list[str]:
 
 
 def date_words(text: str) -> str:
-    """``"2025-03-14 08:59 UTC"`` of ``"2025-03-14T08:59:59Z"``; a date alone, or none, as it is."""
+    """Return ``"2025-03-14 08:59 UTC"`` for ``"2025-03-14T08:59:59Z"``; a plain date, or other text, unchanged."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return text
@@ -80,7 +80,7 @@ def date_words(text: str) -> str:
 
 
 def significant(value: float) -> str:
-    """Three significant digits without an exponent: ``"0.0563"``, ``"16.7"``, ``"1540"``."""
+    """Return three significant digits without an exponent: ``"0.0563"``, ``"16.7"``, ``"1540"``."""
     text = f"{value:.3g}"
     if "e" not in text:
         return text

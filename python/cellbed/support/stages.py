@@ -1,6 +1,6 @@
-"""Stages of a link in the path model's terms: their kinds, by the schema that it emits, and their descriptions.
+"""Stages of a link as in the path model: their kinds, from the path model's schema, and their descriptions.
 
-The schema (`crates/link/src/schema`) has the keys of each kind and the text that describes a stage.
+The schema (`crates/link/src/schema`) contains the keys of each kind and the text that describes a stage.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Stage = Mapping[str, Any]
 Schema = Mapping[str, Any]
 
 QUANTITIES = {"duration": DURATION, "size": SIZE, "bit rate": BIT_RATE}
-"""Quantities by the format of a key."""
+"""Quantities by the format of a key in the schema."""
 
 _FIRST = ("bottleneck", "delay")
-"""Places that a description begins with."""
+"""Places at the begin of a description."""
 _LISTED = 3
-"""Outages that are listed one by one."""
+"""Maximum number of outages that are listed individually."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of stage, schedule, queue or distribution.
 
-    place: of the stage in a direction. name: `kind` of the stage. keys: schemas by key. schema: the kind's own, see
-    `crates/link/src/schema`. inner: schemas of kinds that a key of the stage has.
+    place: place of the stage in a direction. name: `kind` of the stage. keys: schemas by key. schema: schema of the
+    kind, see `crates/link/src/schema`. inner: schemas of the kinds inside a key of the stage.
     """
 
     place: str
@@ -50,7 +50,7 @@ class Kind:
 
 @cache
 def kinds() -> dict[str, tuple[Kind, ...]]:
-    """Return all kinds by place, in the order in which packets meet them; `schedule` and `queue` are parts."""
+    """Return all kinds by place, in the order in which packets pass them; `schedule` and `queue` are parts."""
     from cellbed import _core
 
     return {place: tuple(_read_kinds(place, schema, schema)) for place, schema in json.loads(_core.stage_schema())}
@@ -82,7 +82,7 @@ def documentation(schema: Schema) -> str:
 
 
 def find_kind(stage: Stage, place: str | None = None) -> Kind | None:
-    """Return the kind of a stage; of several with one name the one whose keys the stage has."""
+    """Return the kind of a stage; if several kinds have the same name, the kind with the stage's keys."""
     known = [each for found, all_ in kinds().items() if place in (found, None) for each in all_]
     named = [each for each in known if each.name == stage["kind"]]
     return max(named, key=lambda each: len(each.keys.keys() & stage.keys()), default=None)
@@ -95,7 +95,7 @@ def place_of(stage: Stage) -> str:
 
 
 def describe(stages: Iterable[Stage], names: Mapping[str, str] | None = None) -> str:
-    """Return a direction in one line. names: of traces by the path of their file, where it is not the file's own name.
+    """Return a direction in one line. names: names of traces by file path, if they differ from the file name.
 
     Capacity and queue come first, then the delay, then random effects. Stages without effect are left out.
     """
@@ -105,7 +105,7 @@ def describe(stages: Iterable[Stage], names: Mapping[str, str] | None = None) ->
 
 
 def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Describe a stage before and after a change: of a bottleneck and a gate only the part that differs."""
+    """Describe a stage before and after a change; for a bottleneck and a gate only the changed part."""
     if before["kind"] == after["kind"] == "gate" and before.get("outages_ns") == after.get("outages_ns"):
         return _state(before), _state(after)
     if before["kind"] == after["kind"] == "bottleneck":
@@ -118,7 +118,7 @@ def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = No
 
 
 def describe_stage(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
-    """Return one stage in words. silent: nothing about one that does nothing."""
+    """Return one stage in words. silent: whether a stage without effect gives an empty text."""
     match stage["kind"]:
         case "bottleneck" if silent and stage["schedule"]["kind"] == "unlimited":
             return ""
@@ -143,7 +143,7 @@ def _describe(place: str | None, table: Stage, names: Mapping[str, str] | None, 
 
 
 class _Values(dict[str, "_Value"]):
-    """Values of a stage's keys as text."""
+    """Values of a stage's keys, as text."""
 
     def __init__(self, kind: Kind, table: Stage, names: Mapping[str, str]) -> None:
         super().__init__()
@@ -165,8 +165,8 @@ class _Values(dict[str, "_Value"]):
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value in a text, ``{key}``; ``{key:TEXT}`` is a text, with the value for ``%``, where it is given and not zero,
-    and ``{key:TEXT|OTHER}`` another one where it is not."""
+    """A value in a text. ``{key}`` is the value. ``{key:TEXT}`` is TEXT with the value in place of ``%``, if the value
+    is given and not zero. ``{key:TEXT|OTHER}`` is OTHER if it is not."""
 
     text: str
     value: Any
@@ -190,7 +190,7 @@ class _Value:
 
     @property
     def span(self) -> str:
-        """Return the least and the most duration, in one unit."""
+        """Return the minimum and maximum duration, in one unit."""
         least, most = min(self._all) / 1e9, max(self._all) / 1e9
         unit = duration_unit(most)
         return f"{significant(least * unit.factor)} to {significant(most * unit.factor)} {unit.name}"
@@ -262,6 +262,6 @@ _DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditio
 
 
 def _source_of_file(path: str) -> str | None:
-    """Return the source of a file derived of a recording (:mod:`cellbed.recordings.derived`); else ``None``."""
+    """Return the source of a file derived from a recording (:mod:`cellbed.recordings.derived`); else ``None``."""
     found = _DERIVED.fullmatch(Path(path).name)
     return None if found is None else f"{found[1]} {found[2]} by {found[3]}"

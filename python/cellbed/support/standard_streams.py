@@ -1,4 +1,4 @@
-"""Standard streams that the caller has closed (``command <&-``) or that cannot show every text, and a status line."""
+"""Standard streams that are closed (``command <&-``) or cannot display every character, and a status line."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from cellbed.support.errors import printable
 
 
 def open_standard_streams() -> None:
-    """Open closed standard streams as the null device, so that no file opened later gets their number."""
+    """Open closed standard streams as the null device, so that no later file gets their number."""
     null = os.open(os.devnull, os.O_RDWR)
     while null <= 2:
-        # Processes started from here inherit it like any standard stream.
+        # Child processes inherit the null device like any standard stream.
         os.set_inheritable(null, True)
         null = os.open(os.devnull, os.O_RDWR)
     os.close(null)
-    # Despite their types, they are None if closed.
+    # Despite their types, the streams are None if closed.
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
-    # Text that the terminal has no characters for, such as a file name that is not UTF-8, is escaped.
+    # Escape characters that the terminal cannot display, such as in a file name that is not UTF-8.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -30,9 +30,9 @@ def open_standard_streams() -> None:
 
 
 class Printable:
-    """A stream that escapes control characters: texts that others chose give no commands to the terminal.
+    """A stream that escapes control characters, so that foreign texts cannot control the terminal.
 
-    Rich writes to the stream itself, which it finds by its attribute, and so does :func:`draw`.
+    Rich finds the underlying stream by its attribute and writes to it directly, and so does :func:`draw`.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -47,16 +47,16 @@ class Printable:
 
 
 def draw(text: str, stream: TextIO) -> None:
-    """Write a text with control characters of ours; parts that others chose are escaped before."""
+    """Write a text with our control characters; foreign parts must already be escaped."""
     drawn: TextIO = getattr(stream, "rich_proxied_file", stream)
     drawn.write(text)
     drawn.flush()
 
 
 class StatusLine:
-    """A context with a line on standard error, cleared at its end. Without a terminal nothing is drawn.
+    """A context with a line on standard error, cleared at the end. Without a terminal nothing is drawn.
 
-    redrawn: whether there is a terminal.
+    redrawn: whether standard error is a terminal.
     """
 
     def __init__(self) -> None:
@@ -70,16 +70,16 @@ class StatusLine:
         self.state("")
 
     def state(self, text: str) -> None:
-        """Show what happens now; an empty text clears the line."""
+        """Show the current activity; an empty text clears the line."""
         if self.redrawn and text != self._shown:
             draw(f"\r\x1b[K{printable(text)}", sys.stderr)
             self._shown = text
 
     def share(self, what: str, share: float) -> None:
-        """Show how much of a step is done."""
+        """Show the completed share of a step."""
         self.state(f"{what}: {share:.0%}")
 
     def note(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         self.state("")
         print(text, file=sys.stderr, flush=True)

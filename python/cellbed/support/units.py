@@ -1,8 +1,8 @@
-"""Quantities as a user writes them, ``"25 ms"`` or ``"512 MiB"``, and the whole numbers they stand for.
+"""Quantities as users write them, ``"25 ms"`` or ``"512 MiB"``, and the corresponding whole numbers.
 
 Durations become nanoseconds, sizes bytes, rates bit/s, frequencies events per second. Decimal prefixes are powers
-of ten (kB, MB), binary ones powers of two (KiB, MiB), as IEC 80000-13 has them. Arithmetic is exact: ``"3.125 ms"``
-is 3 125 000 ns, and values that are not whole are refused, not rounded.
+of ten (kB, MB), binary prefixes powers of two (KiB, MiB), as in IEC 80000-13. Arithmetic is exact: ``"3.125 ms"``
+is 3 125 000 ns. Values that are not whole are refused, not rounded.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from cellbed.support.errors import quote
 
-# Common unambiguous spellings: not accepted, but the error names the right one.
+# Common unambiguous spellings: refused, but the error names the right spelling.
 _OTHER_SPELLINGS = {
     other: unit
     for unit, others in {
@@ -50,8 +50,8 @@ class UnitError(ValueError):
 class Quantity:
     """A kind of quantity.
 
-    name: what messages call it. base: the unit of the parsed number; it is a whole number of them unless `whole` is
-    false. units: how many base units each accepted unit is. shown: the units that `format` uses. examples: two values
+    name: name in messages. base: unit of the parsed number, which must be whole unless `whole` is false. units: number
+    of base units by accepted unit. shown: units that `format` uses. examples: two values
     for messages.
     """
 
@@ -63,7 +63,7 @@ class Quantity:
     whole: bool = True
 
     def parse(self, text: str) -> int | float:
-        """Return the value of ``text`` in base units, an int where `whole`. Raises UnitError."""
+        """Return the value of ``text`` in base units, an int if `whole`. Raises UnitError."""
         match = _QUANTITY.fullmatch(text.strip())
         if match is None:
             if _QUANTITY.fullmatch(pointed := text.strip().replace(",", ".")):
@@ -88,7 +88,7 @@ class Quantity:
         return int(value)
 
     def format(self, value: int | float) -> str:
-        """``value`` base units as a user would write it, in the unit that is shortest; `parse` gives ``value`` back."""
+        """Return ``value`` base units as text in the unit with the shortest form; `parse` returns ``value`` again."""
         texts = []
         with localcontext() as context:
             context.prec = 100
@@ -99,12 +99,12 @@ class Quantity:
         return min(texts, key=len) if value else f"0 {self.shown[0]}"
 
     def pattern(self) -> str:
-        """Return a regular expression (ECMA 262) that every readable quantity of this kind matches."""
+        """Return a regular expression (ECMA 262) that matches every readable quantity of this kind."""
         units = "|".join(self.units).replace("µ", "[µ\N{GREEK SMALL LETTER MU}]")
         return rf"^\s*\+?[0-9]{{1,24}}(\.[0-9]{{1,24}})?[ \t]*({units})\s*$"
 
     def remedy(self, number: str | None = None) -> str:
-        """Two right values for a message, of the number that the user wrote where there is one."""
+        """Return two valid values for a message, with the number that the user wrote, if any."""
         first, second = self.examples
         if number is not None:
             first, second = (f"{number} {example.partition(' ')[2]}" for example in self.examples)
@@ -155,7 +155,7 @@ FREQUENCY = Quantity(
 )
 
 MEASURE_NAME = r"[A-Za-z][A-Za-z0-9_]{0,63}"
-"""The name of a measure of a program, as a regular expression."""
+"""Regular expression for the name of a program's measure."""
 _SUFFIXES = {"per_s": "/s", "percent": "%"} | {
     unit.lower().replace("/", "_"): unit
     for quantity in (DURATION, SIZE, BIT_RATE)
@@ -166,20 +166,20 @@ _SUFFIXES |= {name.lower(): unit for name, unit in _OTHER_SPELLINGS.items() if l
 
 
 def unit_of_name(name: str) -> str:
-    """Return the unit at the end of a name: ``"ms"`` of ``frame_ms``, ``"Mbit/s"`` of ``rate_mbit_s``; else nothing."""
+    """Return the unit at the end of a name: ``"ms"`` for ``frame_ms``, ``"Mbit/s"`` for ``rate_mbit_s``; else empty."""
     words = name.lower().split("_")
     ends = ("_".join(words[-count:]) for count in (2, 1) if len(words) > count)
     return next((_SUFFIXES[end] for end in ends if end in _SUFFIXES), "")
 
 
 def parse_probability(text: str, *, certain: bool = False) -> float:
-    """Return a probability from 0 to below 1, or to 1 where `certain` is allowed, of ``"0.01"`` or ``"1 %"``.
+    """Return a probability from ``"0.01"`` or ``"1 %"``: at least 0 and below 1, or also 1 if `certain`.
 
     Raises UnitError.
     """
     number, percent, rest = text.strip().partition("%")
     try:
-        # The exponent, and not a division, so that 1 % is the same number as 0.01.
+        # An exponent rather than a division, so that 1 % is the same number as 0.01.
         value = float(f"{number.strip()}e-2" if percent else number)
     except ValueError:
         value = None

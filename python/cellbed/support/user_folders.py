@@ -1,4 +1,4 @@
-"""The user's own folders for what cellbed keeps (the XDG base directory specification)."""
+"""The user's folders for cellbed's data (XDG base directory specification)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def data_folder() -> Path:
-    """User data: ``$XDG_DATA_HOME/cellbed`` or ``~/.local/share/cellbed``."""
+    """Return the folder of user data: ``$XDG_DATA_HOME/cellbed`` or ``~/.local/share/cellbed``."""
     return _folder("XDG_DATA_HOME", ".local/share")
 
 
 def cache_folder() -> Path:
-    """Data that can be made again: ``$XDG_CACHE_HOME/cellbed`` or ``~/.cache/cellbed``."""
+    """Return the folder of reproducible data: ``$XDG_CACHE_HOME/cellbed`` or ``~/.cache/cellbed``."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 

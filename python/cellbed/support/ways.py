@@ -1,4 +1,4 @@
-"""The two ways of a link: up from an endpoint, or from the client of a recording, and down to it."""
+"""The two directions of a link: up from an endpoint or a recording's client, and down to it."""
 
 from typing import Final, Literal
 

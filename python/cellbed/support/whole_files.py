@@ -1,4 +1,4 @@
-"""Output files that a user names: written atomically, or written through."""
+"""Output files named by users: written atomically, or written through."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pathlib import Path
 from cellbed_node.temporary import temporary_folder
 
 PATIENCE = 10.0
-"""Seconds that a program has to open the other end of a pipe."""
+"""Maximum wait for a program to open the other end of a pipe, seconds."""
 
 
 Content = bytes | str | Callable[[Path], object]
-"""Content of a file: bytes, a text in UTF-8, or a function that fills the file at the path that it gets."""
+"""Content of a file: bytes, a text (UTF-8), or a function that fills the file at a given path."""
 
 
 def write_whole(path: Path, content: Content) -> None:
-    """Write a file at once: a temporary file takes its place when it is complete.
+    """Write a file atomically: a temporary file replaces it when complete.
 
-    A symbolic link stays: the file that it leads to is written. A pipe or a device stays, too: the finished content
-    goes through it, once a program reads from the pipe.
+    A symbolic link stays; its target is written. A pipe or a device also stays: the finished content is written through
+    it, as soon as a program reads from the pipe.
 
     Args:
         path: The file.
         content: Its content.
 
     Raises:
-        OSError: A write failed, or a pipe has no reader within `PATIENCE`. Then `path` is unchanged, and nothing is
-            left of the new file.
+        OSError: A write failed, or a pipe has no reader within `PATIENCE`. Then `path` is unchanged, and the new file
+            is removed.
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file() and not place.is_dir():
@@ -58,7 +58,7 @@ def _fill(file: Path, content: Content) -> None:
 
 
 def _open_pipe(place: Path) -> int:
-    """Return a descriptor to write to a pipe or a device."""
+    """Return a descriptor for writing to a pipe or a device."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

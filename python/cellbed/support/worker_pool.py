@@ -21,15 +21,15 @@ T = TypeVar("T")
 
 
 def processors() -> int:
-    """Return the number of processors that this process may use."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0))
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """A number of processes, each with one thread at its start; a context.
+    """A number of processes, each with one initial thread; a context.
 
-    They are spawned, for a fork would leave threads behind. If the context is left by an error, by Ctrl-C or as a
-    generator that is closed, they are killed, and no other processes; pending work is cancelled. If one of them died,
+    The processes are spawned, because a fork would leave threads behind. If the context ends by an error, by Ctrl-C or
+    as a closed generator, these processes (and no others) are killed, and pending work is cancelled. If a process died,
     `killed` is raised instead of BrokenProcessPool.
     """
 
@@ -37,8 +37,8 @@ class WorkerPool(ProcessPoolExecutor):
         self._killed = killed
         self._context = _RememberingContext()
         super().__init__(workers, self._context, _begin)
-        # Start all processes before the thread that watches them:
-        # the death of one started later would go unnoticed until the next result.
+        # Start all processes before the thread that watches them. Otherwise the death of a process started later would
+        # go unnoticed until the next result.
         self._safe_to_dynamically_spawn_children = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -59,7 +59,7 @@ class WorkerPool(ProcessPoolExecutor):
 
 
 class _RememberingContext(SpawnContext):
-    """Spawns processes and keeps a list of them."""
+    """Spawns processes and keeps a list of these processes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,5 +75,5 @@ def _begin() -> None:
     die_with_parent()
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid != os.getppid():
-        os._exit(1)  # it ended while this process was loading
+        os._exit(1)  # the parent ended while this process was loading
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""Verbs of this distribution, one file for each."""
+"""Verbs of this distribution, one per file."""

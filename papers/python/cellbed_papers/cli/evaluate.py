@@ -1,4 +1,4 @@
-"""`cellbed evaluate`: the accuracy of replays."""
+"""``cellbed evaluate``: the accuracy of replays."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cellbed_papers.reproduce.swept import Sweeps
 
 PUBLICATIONS = "publications"
-"""The group of entry points, below `cellbed.`: name of the publication, module with a `PUBLICATION`."""
+"""Group of entry points, below `cellbed.`: name of the publication, and module with a `PUBLICATION`."""
 _HELP = """{made.title}.
 
 The experiments and claims of {made.citation}. The same command continues after any stop. Exit status: 0 every trial has
@@ -33,7 +33,7 @@ Examples:
 
 
 class _Publications(TyperGroup):
-    """A command for each publication."""
+    """A group with a command for each publication."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(entries(PUBLICATIONS))
@@ -149,7 +149,7 @@ def _simulate(
 
 
 def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool) -> None:
-    """Run missing trials, write the page and print the findings, also after an interrupt; or print the forecast."""
+    """Print the forecast; or run missing trials, write the page and print the findings, also after an interrupt."""
     from cellbed.extension.verbs import Terminal
     from cellbed_papers.reproduce import page
 

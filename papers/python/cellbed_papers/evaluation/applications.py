@@ -1,6 +1,6 @@
 """The applications that measure a network in the evaluation, in virtual time.
 
-Pages and videos are of the kinds ``web`` and ``video``, with a browser that takes no time.
+Pages and videos are of the kinds ``web`` and ``video``, with a browser that takes no time to process.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from cellbed_papers.evaluation.network import Network
 T = TypeVar("T")
 
 Measured = tuple[str, float | None]
-"""A measure's name and a sample: seconds or Mbit/s, ``None`` where it was never completed."""
+"""A measure's name and a sample: seconds or Mbit/s, ``None`` if it was never completed."""
 
 SECOND = 1_000_000_000
 _PATIENCE_NS = 120 * SECOND
-"""Time limit of a transfer."""
+"""Maximum time of a transfer, ns."""
 _REQUEST_BYTES = 8
 _KB = 1000
 ROUND_TRIP = "round trip"
-"""The measure of :class:`RoundTrips`."""
+"""Measure of :class:`RoundTrips`."""
 
 Protocol = Literal["HTTP/1.1", "HTTP/2"]
 Rule = Literal["throughput", "bola"]
 
 
 class Application:
-    """Base of the applications, which are frozen dataclasses: their fields are the parameters, all JSON-able.
+    """Base of the applications, which are frozen dataclasses. Their fields are the parameters, all JSON values.
 
-    name: in options and results.
+    name: name in options and results.
     """
 
     name: ClassVar[str]
@@ -51,8 +51,8 @@ class Application:
         raise NotImplementedError
 
     def groups(self) -> dict[str, dict[str, str]]:
-        """Return measures that are also reported together, as the mean of the sizes of their errors: by name of a group
-        the short names of its measures."""
+        """Return, by name of a group, measures that are also reported together, with short names: the group's value is
+        the mean size of their errors."""
         return {}
 
     @classmethod
@@ -61,7 +61,7 @@ class Application:
         return cls()
 
     def run(self, network: Network, seed: int) -> list[Measured]:
-        """Return the samples of one run over a network. seed: of the order and the pauses. Errors: :class:`ValueError`
+        """Return the samples of one run over a network. seed: seed of order and pauses. Errors: :class:`ValueError`
         for a network that cannot be simulated."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class RoundTrips(Application):
         return [ROUND_TRIP]
 
     def run(self, network: Network, seed: int) -> list[Measured]:
-        """Return the round-trip time of each packet in order; ``None`` for one without an answer."""
+        """Return the round-trip time of each packet in order; ``None`` for a packet without an answer."""
         interval = _nanoseconds(self.interval_s)
         found = network.path().round_trips(count=self.packets, interval=interval, request=self.bytes, answer=self.bytes)
         return [(ROUND_TRIP, value) for value in _seconds(found.taken.tolist())]
@@ -97,10 +97,10 @@ def train(length: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trains(Application):
-    """Trains of back-to-back packets down, each acknowledged when its last one has arrived; a gap behind each
-    (Sentosa et al., NSDI 2025, §3.2).
+    """Downlink trains of back-to-back packets. Each is acknowledged when its last packet has arrived, and followed by a
+    gap (Sentosa et al., NSDI 2025, §3.2).
 
-    lengths: packets, in random order. trains: of each length.
+    lengths: packets, in random order. trains: number of trains of each length.
     """
 
     name: ClassVar[str] = "trains"
@@ -112,16 +112,16 @@ class Trains(Application):
 
     @property
     def length_s(self) -> float:
-        """Approximate duration in seconds, at half a millisecond a packet."""
+        """Approximate duration in seconds, at half a millisecond per packet."""
         return sum(self.trains * (self.gap_s + 0.05 + 0.0005 * length) for length in self.lengths)
 
     def measures(self) -> list[str]:
-        """Return the duration of a train of each length."""
+        """Return the duration of trains, by length."""
         return [train(length) for length in self.lengths]
 
     @classmethod
     def quick(cls) -> Self:
-        """Return trains of few lengths."""
+        """Return an application with few train lengths."""
         return cls(lengths=(1, 10, 50, 100, 500), trains=3)
 
     def run(self, network: Network, seed: int) -> list[Measured]:
@@ -143,10 +143,10 @@ def download(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Downloads(Application):
-    """Files by TCP, each over a separate connection, in random order with pauses in between.
+    """Files by TCP, each over a separate connection, in random order with pauses between them.
 
-    sizes: bytes. A sample lasts from the first SYN to the last byte. pause_s: shortest and longest pause. repeats: how
-    often files of up to 1 MB are fetched, which vary most; larger ones once.
+    sizes: bytes. A sample lasts from the first SYN to the last byte. pause_s: minimum and maximum pause. repeats:
+    number of downloads of files up to 1 MB, which vary most; larger files are downloaded once.
     """
 
     name: ClassVar[str] = "downloads"
@@ -162,7 +162,7 @@ class Downloads(Application):
         return sum(size * 8 / 30e6 + 0.2 + sum(self.pause_s) / 2 for size in self._all())
 
     def measures(self) -> list[str]:
-        """Return the duration of a file of each size."""
+        """Return the duration of files, by size."""
         return [download(size) for size in self.sizes]
 
     def run(self, network: Network, seed: int) -> list[Measured]:
@@ -182,13 +182,13 @@ class Downloads(Application):
 
 @functools.cache
 def objects(name: str) -> list[web.Object]:
-    """Return the objects of a generated page, all of one origin, each wanted as soon as the one that names it is
-    there."""
+    """Return the objects of a generated page, all of one origin. Each object is requested as soon as the object that
+    names it has arrived."""
     return [replace(each, kind="image", origin=0) for each in web.pages()[name]]
 
 
 def page(name: str, protocol: Protocol) -> str:
-    """Return the name of the measure for pages."""
+    """Return the name of the measure for pages by a protocol."""
     return f"page {name} {protocol}"
 
 
@@ -212,14 +212,14 @@ class Pages(Application):
         return [page(name, protocol) for protocol in self.protocols for name in self.names]
 
     def groups(self) -> dict[str, dict[str, str]]:
-        """Return all pages of a protocol."""
+        """Return a group of all pages for each protocol."""
         return {
             f"every page {protocol}": {page(name, protocol): name for name in self.names} for protocol in self.protocols
         }
 
     @classmethod
     def quick(cls) -> Self:
-        """Return loads of two pages."""
+        """Return an application that loads two pages."""
         return cls(names=("google", "amazon"))
 
     def run(self, network: Network, seed: int) -> list[Measured]:
@@ -237,8 +237,8 @@ class Pages(Application):
 
 
 def load(world: World, objects: Sequence[web.Object], protocol: Protocol, at_ns: int) -> int:
-    """Return the load time of a page over a network by a browser that takes no time, ns; -1 if it was not there in
-    time. at_ns: when it begins."""
+    """Return the load time of a page over a network by a browser without processing time, ns; -1 after the time
+    limit. at_ns: begin of the load."""
     files = Files(world, protocol.removeprefix("HTTP/"))
     browser = Browser(files, Program(world, world.hosts["client"]))
     server = next(world.hosts["server"].ports)
@@ -257,9 +257,9 @@ def load(world: World, objects: Sequence[web.Object], protocol: Protocol, at_ns:
 
 @dataclass(frozen=True, slots=True)
 class Player(Application):
-    """The start-up phase of an adaptive player: how soon it plays, and at which bit rate the first chunks came.
+    """The start-up phase of an adaptive player: time until playback, and bit rate of the first chunks.
 
-    rates: of the renditions, Mbit/s. chunks: number of watched ones. playable: chunks before it plays.
+    rates: renditions' bit rates, Mbit/s. chunks: number of watched chunks. playable: number of chunks before playback.
     """
 
     name: ClassVar[str] = "player"
@@ -274,11 +274,11 @@ class Player(Application):
         return len(self.rules) * self.chunks * self.chunk_s / 2
 
     def measures(self) -> list[str]:
-        """Return the time until the player plays and the mean bit rate of the first chunks, by each rule."""
+        """Return, by rule, the time until playback and the mean bit rate of the first chunks."""
         return [f"{what} {rule}" for what in ("start-up", "bit rate") for rule in self.rules]
 
     def run(self, network: Network, seed: int) -> list[Measured]:
-        """Watch the beginning of a video by each rule, over one connection for each."""
+        """Watch the beginning of a video by each rule, each over one connection."""
         found: list[Measured] = []
         world = network.world()
         with world.entered():
@@ -290,7 +290,7 @@ class Player(Application):
         return found
 
     def _play(self, world: World, rule: Rule) -> tuple[video.Player, list[int]]:
-        """Return a player that has watched, and the bit rate of each chunk."""
+        """Return a player that has watched the chunks, and the bit rate of each chunk."""
         player = video.Player(
             [round(each * 1e6) for each in self.rates], self.chunk_s, self.chunks, rule, self.playable
         )
@@ -324,7 +324,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _seconds(taken: Sequence[int]) -> list[float | None]:
-    """Return the durations in seconds; a negative one was never completed."""
+    """Return the durations in seconds; ``None`` for a negative one, which was never completed."""
     return [value / SECOND if value >= 0 else None for value in taken]
 
 

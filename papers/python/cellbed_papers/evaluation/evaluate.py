@@ -1,7 +1,7 @@
 """The loop: record each network, replay it by each method, run every application on all of them.
 
-A *course* is one recording of one condition. Courses are independent: they run in separate processes, and the samples
-of each are a file of the evaluation's folder, so that an evaluation that was stopped continues with the others.
+A *course* is one recording of one condition. Courses are independent and run in separate processes. The samples of each
+course are a file in the evaluation's folder, so that a stopped evaluation can be resumed with the missing courses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cellbed_papers.evaluation.table import Table, table
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
-"""Time of the reference network at which a step begins at position 0."""
+"""Time of the reference network at position 0 of a course, ns."""
 SETTINGS = "evaluation.json"
 
 COLUMNS = {
@@ -52,17 +52,17 @@ COLUMNS = {
     "index": pl.Int64,
     "value": pl.Float64,
 }
-"""Columns of the table of samples. recording: number of the condition's recording. position_ns: of the network's
-course, where the application begins. seed: of the random choices in the application. index: of the sample in its
-measure and run. value: seconds or Mbit/s, null where it was never completed."""
+"""Columns of the table of samples. recording: number of the condition's recording. position_ns: begin of the
+application in the network's course. seed: seed of the application's random choices. index: index of the sample in its
+measure and run. value: seconds or Mbit/s, null if it was never completed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The settings of an evaluation.
 
-    profiles: conditions of the reference network. recordings: of each condition, each in its own weather; trials take
-    them in turn. course_ns: length of each recording. seed: of the weather and of the random choices in trials.
+    profiles: conditions of the reference network. recordings: number per condition, each with different weather; trials
+    use them in turn. course_ns: length of each recording. seed: seed of weather and random choices in trials.
     """
 
     profiles: tuple[str, ...]
@@ -74,19 +74,20 @@ class Plan:
     seed: int
 
     def settings(self) -> dict[str, Any]:
-        """Return the plan as the folder of results keeps it."""
+        """Return the plan as stored in the folder of results."""
         applications = [{"name": each.name, **asdict(each)} for each in self.applications]  # type: ignore[call-overload]
         tool = f"cellbed {cellbed.__version__}"
         return json.loads(json.dumps({**asdict(self), "applications": applications, "tool": tool}))  # type: ignore[no-any-return]
 
     def courses(self) -> list[tuple[str, int]]:
-        """Return condition and number of each recording that trials use."""
+        """Return condition and number of each recording used by trials."""
         return [(profile, number) for number in range(min(self.recordings, self.trials)) for profile in self.profiles]
 
     def beginning(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
-        """Return the position in the course, ns, and seed of an application in a trial, the same on every network.
+        """Return position in the course, ns, and seed of an application in a trial, equal for every network.
 
-        Applications begin and end within the course, if they are not longer. More trials do not change earlier ones.
+        Applications begin and end within the course, unless they are longer. Adding trials does not change earlier
+        trials.
         """
         digest = hashlib.sha256(f"{self.seed}/{trial}/{profile}/{application.name}".encode()).digest()
         chance = random.Random(int.from_bytes(digest[:8], "little"))
@@ -97,7 +98,7 @@ class Plan:
 def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple[Table, int]:
     """Run the missing courses of an evaluation in a folder; return the table of all samples and the number of failures.
 
-    jobs: courses at once. Errors: :class:`CellbedError` for a folder of other settings; OSError.
+    jobs: maximum number of concurrent courses. Errors: :class:`CellbedError` for a folder of other settings; OSError.
     """
     samples = folder / "samples"
     samples.mkdir(parents=True, exist_ok=True)
@@ -128,7 +129,7 @@ def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple
 
 
 def _check_settings(folder: Path, plan: Plan) -> None:
-    """Store the settings, or compare them with the stored ones."""
+    """Store the settings, or compare them with the stored settings."""
     stated, path = plan.settings(), folder / SETTINGS
     before = inputs.json_value(path) if path.exists() else stated
     if differing := sorted(key for key in before.keys() | stated.keys() if before.get(key) != stated.get(key)):
@@ -176,9 +177,9 @@ def _run_step(
 
 
 def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list[Network], list[str]]:
-    """Record a condition; return the reference and its replays from position 0 of the course on, and warnings."""
+    """Record a condition; return the reference and its replays, from position 0 of the course, and warnings."""
     seed = plan.seed + 1000 * number
-    # Another time than the recording, in other weather.
+    # Calibrate at another time than the recording, in other weather.
     calibrated = reference(profile, seed, LIGHT_DEVICE).at(LEAD_NS + plan.course_ns)
     calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
     light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
@@ -191,7 +192,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
             found.append(chance_network(profile, seed).at(LEAD_NS))
             continue
         trains = METHODS[name].plan(calibration, profile.endswith(MOBILE))
-        # Methods that need the same trains share a recording.
+        # Methods with the same trains share a recording.
         path = next((path for each, path in recorded if each == trains), None)
         if path is None:
             path = folder / "recordings" / f"{profile}-{number + 1}{'abcdefgh'[len(recorded)]}"

@@ -1,4 +1,4 @@
-"""Methods that make a network from a recording: saturation alone, the paper's method, and ours."""
+"""Methods that make a network from a recording: saturation alone, the paper's method, and our method."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from cellbed.extension.recorded import (
 from cellbed_papers.evaluation.network import Network
 
 STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
-"""G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""
+"""G without movement, and for a moving device, ns (Sentosa et al., NSDI 2025, §4.4)."""
 
 LIGHT_SHARE = 0.25
-"""Largest share of trains in the saturated rate."""
+"""Maximum share of trains in the saturated rate."""
 _PACKET_BYTES = 1400
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to replay a recording.
+    """A method of replaying a recording.
 
-    plan: the trains of its recordings, by the calibration and whether the device moves. direction: stages of one
-    direction of a recording, with the queue of the calibration; it writes the files of the stages into the folder.
+    plan: trains of its recordings, by the calibration and whether the device moves. direction: stages of one direction
+    of a recording, with the calibration's queue; writes the files of the stages into the folder.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Method:
 
 
 def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
-    """Return trains of the calibrated lengths every G: 50 or 100 ms, not below G_min.
+    """Return trains of the calibrated lengths every G: 50 or 100 ms, but at least G_min.
 
-    Trains take at most a quarter of the saturated rate. The paper states only that trains must be light. In a dip of
-    the signal they would queue, and half of the wait would count as base delay.
+    Trains take at most a quarter of the saturated rate. The paper states only that trains must be light. During a dip
+    of the signal they would queue, and half of the wait would count as base delay.
     """
     up, down = (_require_calibration(calibration, way) for way in WAYS)
     gaps = [MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS]
@@ -76,7 +76,7 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
 
 
 def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
-    """Return half the least round-trip time, then the saturated link (Netravali et al., "Mahimahi", ATC 2015)."""
+    """Return half the minimum round-trip time, then the saturated link (Netravali et al., "Mahimahi", ATC 2015)."""
     delay = base_delay(recording)
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")

@@ -1,4 +1,4 @@
-"""A network for applications: the stages of its two directions, from any position of its course on."""
+"""A network for applications: the stages of its two directions, from any position of its course."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from cellbed.path import Path as NetworkPath
 from cellbed.path import Tcp, settings
 
 Stages = tuple[Mapping[str, Any], ...]
-"""Stages of one direction, as in the emulator's configuration."""
+"""Stages of one direction, in the format of the emulator's configuration."""
 
 REFERENCE = "reference"
 """Name of the recorded network, the reference of all replays."""
 
 ITSELF = "itself"
-"""In place of a method: the reference for another device. Its error is chance, the lower bound of all methods."""
+"""Name used in place of a method: the reference for another device. Its error is chance, the minimum for any method."""
 
 SATURATION = Adaptive(least_delay_ns=750_000_000, most_delay_ns=3_000_000_000)
-"""Mahimahi's traces come from a saturator that keeps packets waiting so long (Winstein et al., NSDI 2013, §4.1).
-CellReplay sends 25 % more than the measured maximum (§4.2), which leaves the link idle while it is faster. All
-methods get this one."""
+"""Limits of waiting as in the saturator of Mahimahi's traces (Winstein et al., NSDI 2013, §4.1). CellReplay sends 25 %
+more than the measured maximum (§4.2), which leaves the link idle when the link is faster. All methods use this
+saturation."""
 
 APPLICATIONS_DEVICE, LIGHT_DEVICE, HEAVY_DEVICE, OTHER_DEVICE = range(4)
-"""Devices at one place. They share the cell, its handovers and the path; each has its own fading and failed blocks."""
+"""Devices at one place. They share cell, handovers and path; each has separate fading and failed blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
     """Both directions of a link.
 
-    name: ``"reference"``, or the method that replays it. uplink, downlink: stages from the recording's time zero on.
+    name: ``"reference"``, or the method that replays it. uplink, downlink: stages from the recording's time zero.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Network:
     downlink: Stages
 
     def at(self, position_ns: int) -> Network:
-        """Return the network with time zero at this position of its course."""
+        """Return the network with time zero at a position of its course."""
         return Network(self.name, _advance(self.uplink, position_ns), _advance(self.downlink, position_ns))
 
     def links(self) -> tuple[Link, Link]:
@@ -52,16 +52,16 @@ class Network:
         return Link.of_stages(self.uplink), Link.of_stages(self.downlink)
 
     def path(self) -> NetworkPath:
-        """Return client and server at its ends, for transfers. Errors: as of :meth:`links`."""
+        """Return the path between client and server, for transfers. Errors: see :meth:`links`."""
         return NetworkPath(*self.links())
 
     def world(self) -> World:
-        """Return the network for models of applications. Errors: as of :meth:`links`."""
+        """Return the network for models of applications. Errors: see :meth:`links`."""
         return World.pair(self.uplink, self.downlink, settings(Tcp()))
 
 
 def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Network:
-    """Return the generated radio network of a profile for a device, a function of seed, device and position alone."""
+    """Return the generated radio network of a profile for a device; depends only on seed, device and position."""
 
     def stage(way: str) -> Mapping[str, Any]:
         return {"kind": RADIO, "profile": profile, "way": way, "seed": seed, "device": device, "offset_ns": 0}
@@ -78,9 +78,9 @@ def chance_network(profile: str, seed: int) -> Network:
 def record(
     light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
 ) -> None:
-    """Write a recording with the trains of `plan` beside a saturation of both directions, made in virtual time.
+    """Write a recording made in virtual time: the trains of `plan`, and a saturation of both directions.
 
-    light, heavy: the network of the device that sends trains, and of the saturated device.
+    light, heavy: network of the device that sends trains, and of the saturated device.
     """
     made = record_virtually(light.links(), heavy.links(), plan, (SATURATION, SATURATION), duration_ns=duration_ns)
     described = made.description.model_copy(update={"calibration": calibration})

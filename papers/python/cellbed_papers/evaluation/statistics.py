@@ -27,11 +27,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """Differences of a replay from the reference in one measure: the observed value first, then each resample's.
+    """Differences of a replay from the reference in one measure: the observed value first, then a value per resample.
 
-    mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
-    wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
-    units: number of recordings or trials.
+    mean, median, p95: the replay's error relative to the reference, with its sign; 0.1 is 10 % too high.
+    wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: divided by the reference's
+    mean. units: number of recordings or trials.
     """
 
     mean: Samples
@@ -45,19 +45,19 @@ class Difference:
 def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Seed = 1) -> Difference:
     """Return the difference of `replay` from `reference`, with intervals.
 
-    reference, replay: the samples of each unit, a recording or a trial, in the same order. A unit is the same part of
-    the network for both, so whole units are drawn, in pairs (Davison & Hinkley, "Bootstrap Methods and their
-    Application", 1997, §3.8). A unit without a sample on either side is left out. seed: of the draws; where the
-    units of two differences are unrelated, two of them.
+    reference, replay: the samples of each unit (a recording or a trial), in the same order. A unit is the same part of
+    the network for both, so whole units are drawn in pairs (Davison & Hinkley, "Bootstrap Methods and their
+    Application", 1997, §3.8). A unit without a sample on either side is left out. seed: seed of the draws; differences
+    with unrelated units need different seeds.
 
-    Errors: :class:`ValueError` if no unit has samples on both sides, or the reference's mean is zero.
+    Errors: :class:`ValueError` if no unit has samples on both sides, or if the reference's mean is zero.
     """
     pairs = [(a, b) for a, b in zip(reference, replay, strict=True) if len(a) and len(b)]
     if not pairs:
         raise ValueError("no recording and no trial has samples of both")
     units = len(pairs)
     draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), RESAMPLES)
-    # The first row is the observation: every unit once.
+    # The first row is the observation, with every unit once.
     times = np.vstack([np.ones(units), draws]).astype(np.float64)
     original = _Weighted([a for a, _ in pairs], times)
     replayed = _Weighted([b for _, b in pairs], times)
@@ -75,18 +75,16 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Se
 
 
 def estimate(resampled: Samples, units: int, conditions: int = 1, least: float = -1.0) -> Estimate:
-    """Return a value of a :class:`Difference`, or a function of several, with the interval of its resamples.
+    """Return a value of a :class:`Difference`, or a function of several, with the interval from its resamples.
 
-    units: recordings or trials of each condition. conditions: how many, each with its own draws. least: the lower bound
-    of the value: −100 % for an error, 0 for a size.
+    units: number of recordings or trials per condition. conditions: number of conditions, each with separate draws.
+    least: minimum of the value: −100 % for an error, 0 for an absolute error.
 
-    Resamples of few units scatter less than chance: the interval of three units is their range and misses the truth
-    one time in four. Deviations from the observed value are widened like the interval of a mean, by √(n/(n − 1)) and
-    from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know About the Bootstrap", The
-    American Statistician 69, 2015, §4.3).
-
-    Sizes of errors are larger in resamples than observed when they are small; the interval is then widened to the
-    observed value.
+    Resamples of few units vary less than chance: the interval of three units is their range and misses the true value
+    in one of four cases. Deviations from the observed value are widened like the interval of a mean: by √(n/(n − 1)),
+    and from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know About the Bootstrap",
+    The American Statistician 69, 2015, §4.3).
+    Small absolute errors are larger in resamples than observed. Then the interval is widened to the observed value.
     """
     observed, others = float(resampled[0]), resampled[1:]
     if units < 2:
@@ -100,7 +98,7 @@ def estimate(resampled: Samples, units: int, conditions: int = 1, least: float =
 
 
 class _Weighted:
-    """The samples of all units in order of size, once for each resample with the weights of that resample."""
+    """The samples of all units in ascending order, with their weights in each resample."""
 
     def __init__(self, units: Sequence[Samples], times: Samples) -> None:
         values = np.concatenate(units)
@@ -112,7 +110,7 @@ class _Weighted:
         self.mean = (weights @ self.values) / weights.sum(axis=1)
 
     def quantile(self, share: float) -> Samples:
-        """Return the smallest value at or below which `share` of each resample lies."""
+        """Return the smallest value with at least `share` of the weight at or below it, for each resample."""
         reached: Samples = self.values[np.argmax(self.below >= share - 1e-9, axis=1)]
         return reached
 

@@ -16,20 +16,20 @@ from cellbed_papers.evaluation.network import REFERENCE
 from cellbed_papers.evaluation.statistics import Difference, Estimate, Samples, Seed, difference, estimate
 
 ALL = "all"
-"""In place of a condition: the mean over all of them."""
+"""Placeholder for a condition: the mean over all conditions."""
 
 Statistic = Literal["mean", "median", "p95"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure of one method in one condition, or over all.
+    """One measure of one method in one condition, or over all conditions.
 
-    mean, median, p95: error relative to the reference; over several conditions or pages the mean of its size, without
-    its sign, as errors of opposite sign are no less wrong together. bias: the same with its sign. wasserstein: distance
-    over the reference's mean; distance: in the measure's unit, ``None`` over several conditions or pages. worst: over
-    several conditions or pages, which of them has the largest error of the mean, and that error with its sign. lost:
-    samples that were never completed, on the replay and on the reference. recordings, trials: fewest of a condition.
+    mean, median, p95: error relative to the reference. Over several conditions or pages these are means of absolute
+    errors, since errors of opposite sign must not cancel; bias: the mean with sign. wasserstein: distance relative to
+    the reference's mean; distance: in the measure's unit, ``None`` over several conditions or pages. worst: over
+    several conditions or pages, the one with the largest error of the mean, and this error with its sign. lost: number
+    of samples never completed, on the replay and on the reference. recordings, trials: minimum over the conditions.
     """
 
     application: str
@@ -53,8 +53,8 @@ class Row:
 class Target:
     """The target of a method's error.
 
-    statistic: of the errors. bound: as text. value: over all conditions.
-    worst: the condition with the largest error, and that error.
+    statistic: statistic of the errors. bound: as text. value: over all conditions.
+    worst: the condition with the largest error, and this error.
     """
 
     application: str
@@ -76,7 +76,7 @@ class Table:
     targets: tuple[Target, ...]
 
     def json(self) -> dict[str, Any]:
-        """Return the whole table as JSON has it."""
+        """Return the whole table for JSON."""
         return {"rows": [asdict(row) for row in self.rows], "targets": [asdict(each) for each in self.targets]}
 
 
@@ -87,10 +87,10 @@ def table(
     methods: Sequence[str],
     seed: int = 1,
 ) -> Table:
-    """Return the table of samples with the columns of :data:`.evaluate.COLUMNS`, in the order of the others.
+    """Return the table of samples with the columns of :data:`.evaluate.COLUMNS`, in the order of the other arguments.
 
-    A trial counts in a condition when both the reference and the replay have it. Intervals come from recordings drawn
-    whole; with a single recording of a condition, from its trials. Measures without samples are left out.
+    A trial counts in a condition if both the reference and the replay have it. Intervals come from resampling whole
+    recordings; with a single recording of a condition, from its trials. Measures without samples are left out.
     """
     rows: list[Row] = []
     together: dict[tuple[str, str, str], list[tuple[str, _Found]]] = {}
@@ -140,7 +140,7 @@ def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None
 def _groups(
     application: Application, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
 ) -> Iterable[Row]:
-    """Return the rows of the measures that are reported together, for each condition and over all."""
+    """Yield the rows of the measures that are reported together, for each condition and over all."""
     for (group, members), method in product(application.groups().items(), methods):
         each = [
             (profile, name, one)
@@ -162,8 +162,8 @@ def _row(
     named: Sequence[tuple[str, _Found]],
     conditions: int | None,
 ) -> Row:
-    """Return a row of differences by name. conditions: their number; ``None`` for one measure of one condition, whose
-    errors keep their sign."""
+    """Return a row of differences by name. conditions: number of conditions; ``None`` for one measure of one condition,
+    whose errors keep their sign."""
     alone, found = conditions is None, [one for _, one in named]
     differences = [each.difference for each in found]
     units = min(each.units for each in differences)
@@ -211,7 +211,7 @@ class _Aim:
 _PAPER = 'Sentosa et al., "CellReplay", NSDI 2025'
 _OURS = "half the error of the paper's method"
 _AIMS: dict[tuple[str, str], dict[Statistic, _Aim]] = {
-    # A replay of saturation with the published bias makes the reference a fair judge.
+    # A saturation replay with the published bias shows that the reference is a fair judge.
     ("saturation", RoundTrips.name): {"median": _Aim(0.08, 0.25, f"{_PAPER}, §3.1: 13.25 and 16.88 %", True)},
     ("saturation", Pages.name): {"mean": _Aim(0.08, 0.30, f"{_PAPER}, §1: 17.1 %", True)},
     ("saturation", Downloads.name): {"mean": _Aim(0.079, 0.49, f"{_PAPER}, §1: 7.9 to 49 %", True)},

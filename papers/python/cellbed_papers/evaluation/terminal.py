@@ -13,11 +13,11 @@ from cellbed_papers.evaluation.statistics import Estimate
 from cellbed_papers.evaluation.table import ALL, Row, Table, Target
 
 LINE = 300
-"""Width in characters outside of a terminal."""
+"""Width without a terminal, characters."""
 
 
 def show(table: Table, methods: Sequence[str], *, conditions: bool, console: Console | None = None) -> None:
-    """Print the table. conditions: also for each condition."""
+    """Print the table. conditions: whether to include each condition."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=LINE, file=console.file)
@@ -88,8 +88,8 @@ def _target_grid(targets: Sequence[Target]) -> Grid:
 
 
 def _format_mean(row: Row) -> str:
-    """Return the error of the mean; of several conditions or pages its size, then the mean with its sign, which shows
-    whether errors have the same sign everywhere."""
+    """Return the error of the mean; for several conditions or pages its absolute value, then the mean with its sign,
+    which shows whether all errors have the same sign."""
     if row.distance is not None:
         return _format_percent(row.mean, signed=True)
     return f"{_format_percent(row.mean)} ({_format_signed(row.bias.value).removesuffix(' %')})"

@@ -29,7 +29,7 @@ _SCENARIO: dict[str, Any] = {
     "duration": "110 s",
     "nodes": {"endpoint": {"cpus": 1.0, "memory": "1 GB"}, "cloud": {"cpus": 1.0, "memory": "1 GB"}},
     "links": {"mobile": {"up": "unlimited", "down": "unlimited", "base_delay": "0 ms"}, "core": {}},
-    # A window must hold 140 MB, what 10 Gbit/s carry in 112 ms.
+    # A window must hold 140 MB: 10 Gbit/s for 112 ms.
     "transport": {
         "congestion_control": "cubic",
         "receive_buffer": "512 MB",
@@ -45,7 +45,7 @@ _SCENARIO: dict[str, Any] = {
     },
 }
 _FILE = {"kind": "transfers", "server": "cloud", "arrivals": "closed", "stop": "1 s", "drain": "10 s"}
-"""One transfer: none begins after the first second."""
+"""A single transfer: no transfer begins after the first second."""
 _SIZES_MB = (125, 175, 200, 225)
 _SIZE = {"key": "apps.transfer.download", "levels": {f"{size} MB": [f"{size} MB"] for size in _SIZES_MB}}
 _THROUGHPUT = "throughput_down_mbit_s"
@@ -66,7 +66,7 @@ TABLE_5 = {"New Reno": 0.514, "CUBIC": 1.67, "BBR": 5.53, "mmCPTP": 9.46, "limit
 
 
 def _mmwave() -> dict[str, Any]:
-    """Return the rates of a mmWave link over 40 s, capped at 500 Mbit/s as published; all else of it is ours."""
+    """Return the rates of a mmWave link over 40 s, capped at 500 Mbit/s as published; the other values are ours."""
     course = Wander(300e6, 500e6, 1e6, 2e9, 2_000_000_000).capacity(40 * 10**9, Stream(1, "mmwave")).bit_s
     rates = course[:: 10**9 // TICK_NS].clip(max=500_000_000)
     steps = [[f"{second} s", f"{rate / 1e6:.1f} Mbit/s"] for second, rate in enumerate(rates.tolist())]
@@ -74,12 +74,12 @@ def _mmwave() -> dict[str, Any]:
 
 
 def _transports(seconds: int) -> dict[str, Any]:
-    """Return the factor of Table V. seconds: of a transfer."""
+    """Return the factor of Table V. seconds: duration of a transfer."""
     radio = {
         "up": "50 Mbit/s",
         "down": _mmwave(),
         "base_delay": "0 ms",
-        "queue": {"kind": "droptail", "limit": "1000 packets"},  # the default of tc and Click, which the paper uses
+        "queue": {"kind": "droptail", "limit": "1000 packets"},  # default of tc and Click, which the paper uses
     }
     command = f"{_CLIENT} --time {seconds}"
     return {
@@ -116,16 +116,16 @@ memory, pieces = Memory(), dict(enumerate(bytes([i % 251]) * 1000000 for i in ra
 memory.announce()
 ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 """
-"""A service that takes frames, and holds so many MB, which CRIU and `state` can move."""
+"""A service that receives frames and holds a number of MB; CRIU and `state` can move the service."""
 _HELD = "0.2 GB"
-"""A size of the service that any machine holds."""
+"""A service size that fits any machine."""
 _STRATEGIES = (("stop-and-copy", True), ("state", False), ("post-copy", False))
-"""Ways to move it, and whether the paper's restore time is an input. The last one has no prediction."""
+"""Migration strategies, and whether the paper's restore time is an input. The last one has no prediction."""
 
 
 def _moves(sizes: Iterable[str], *, real: bool = False, strategies: int = 2) -> dict[str, Any]:
-    """Return the factor of Table VI. sizes: of the service's memory, which it has in real time alone. strategies: how
-    many."""
+    """Return the factor of Table VI. sizes: memory sizes of the service, used only in real time. strategies:
+    number of strategies."""
     levels = {}
     for size in sizes:
         held_mb = f"{float(size.removesuffix(' GB')) * 1000:.0f}" if real else "0"
@@ -211,7 +211,7 @@ EXPERIMENTS = (
                 "key": "links.core.cloud",
                 "levels": {
                     "Open Ireland": _core("10 Gbit/s"),
-                    # A link delay, as the paper names the round trip of 112 ms, too.
+                    # A link delay: the paper states the round-trip time of 112 ms in the same way.
                     "COSMOS": _core("10 Gbit/s", delay="1.5 ms"),
                 },
             }
@@ -234,7 +234,7 @@ EXPERIMENTS = (
                 "endpoint": {"cpus": 0.5, "memory": "512 MB"},
                 **{node: {"cpus": 0.7, "memory": "10 GB"} for node in ("cloud", "edge")},
             },
-            # What 1 Gbit/s carry in 112 ms: an overflow in slow start would leave BBR at a fifth of the rate.
+            # 14 MB are 1 Gbit/s for 112 ms: an overflow in slow start would leave BBR at a fifth of the rate.
             "links.core": {
                 "cloud": _core("1 Gbit/s") | {"queue": {"kind": "droptail", "limit": "14 MB"}},
                 "edge": _core("10 Gbit/s", delay="1.5 ms"),
@@ -276,7 +276,7 @@ def _claim(key: str, experiment: str, statement: str, published: str, measure: M
 
 
 def _ratio_claim(key: str, statement: str, factor: float, measure: Measure, direction: str, agrees: Range) -> Claim:
-    """Return a claim about a ratio of two printed values."""
+    """Return a claim about the ratio of two printed values."""
     more = {"direction": direction, "agrees": agrees, "figure": (factor, factor)}
     return _claim(key, measure.experiment, statement, f"{factor:.3g} times", measure, **more)
 

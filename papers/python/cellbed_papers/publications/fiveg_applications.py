@@ -23,19 +23,19 @@ TABLE_6 = {"edge": (0.12, 0.15, 0.21, 0.23, 0.32), "cloud": (0.28, 0.36, 0.39, 0
 SIZES = ("200 kB", "500 kB", "1 MB", "2 MB", "5 MB")
 PAGES = ("google", "facebook", "amazon", "cnn", "netflix")
 LAWS = {"BBR": ("bbr", 0.183, 0.712), "CUBIC": ("cubic", 0.291, 0.73), "ExLL": ("exll", 0.195, 0.709)}
-"""Laws, with the least and the most of the page load time that the edge saves with them (section VII-A)."""
+"""Laws, with the minimum and maximum share of page load time that the edge saves under them (section VII-A)."""
 PICTURES = {"4K": ("2160p", 0.279), "FHD": ("1080p", 0.214), "HD": ("720p", 0.201)}
-"""Renditions, with the response time of a chunk, edge over cloud (section VII-B)."""
+"""Renditions, with the ratio edge / cloud of a chunk's response time (section VII-B)."""
 FASTER_4K = 4.5
-"""Throughput at the player, edge over cloud, 4K."""
+"""Ratio edge / cloud of the player's throughput, 4K."""
 CALL_MS = {"edge": (33.2, 233.0), "cloud": (102.8, 354.6)}
-"""Round trip of the transport and end-to-end delay of a call, ms (section VII-C)."""
+"""Round-trip time of the transport and end-to-end delay of a call, ms (section VII-C)."""
 MASK = 0.815
-"""Time of a segmentation, edge over cloud (section VII-D)."""
+"""Ratio edge / cloud of the time of a segmentation (section VII-D)."""
 _TABLES = {"upload": ("Table V", TABLE_5), "download": ("Table VI", TABLE_6)}
 _PLACE: dict[str, Any] = {
     "keys": ["links.mobile.down", "links.mobile.up", "links.mobile.base_delay"],
-    # Capacities of section IV-A; round trips of 6.1 and 40.7 ms (section VII-A).
+    # Capacities of section IV-A; round-trip times of 6.1 and 40.7 ms (section VII-A).
     "levels": {"edge": ["1800 Mbit/s", "69.2 Mbit/s", "3.05 ms"], "cloud": ["2000 Mbit/s", "63.8 Mbit/s", "20.35 ms"]},
 }
 
@@ -116,7 +116,7 @@ EXPERIMENTS = (
         _WHERE["call"],
         {"place": _PLACE, "picture": _CALL},
         changes={
-            # Both ends are behind such a link: two links make the study's round trips of 12.2 and 81.4 ms.
+            # Both ends are behind this link: two links give the study's round-trip times of 12.2 and 81.4 ms.
             "nodes.endpoint": {**_BROWSER, "count": 2, "cpus": 6.0},
             "apps": {"call": {"kind": "call", "server": "cloud"}},
             "skip": "5 s",
@@ -175,7 +175,7 @@ def _gain_claim(
     column: str = "latency_mean_s",
     **more: Any,
 ) -> Claim:
-    """Return a claim about a measure at the edge over that in the cloud, by default a time. figure: published."""
+    """Return a claim about the ratio edge / cloud of a measure, by default a time. figure: published range."""
     published = "–" if figure is None else " to ".join(dict.fromkeys(f"{each:.3g}" for each in figure)) + " times"
     measure = Measure(experiment, column, {**at, "place": "edge"}, {**at, "place": "cloud"})
     more = {"direction": "shorter", "agrees": values_below(1), "figure": figure, "published": published} | more
@@ -184,7 +184,7 @@ def _gain_claim(
 
 
 def _call_claims(picture: str) -> Iterator[Claim]:
-    """Return the claims about calls. Magnitudes are compared in the study's picture alone."""
+    """Return the claims about calls. Magnitudes are compared only for the study's picture."""
     trips, delays = ({place: of[at] for place, of in CALL_MS.items()} for at in (0, 1))
     at, full = {"picture": picture}, picture == "1080p"
     note, what = "" if full else " in 1080p", f"End-to-end delay of a call in {picture}"
@@ -198,14 +198,14 @@ def _call_claims(picture: str) -> Iterator[Claim]:
         key, published = f"call-{place}-{picture}", f"{delays[place]:g} ms{note}"
         yield Claim(key, "call", _WHERE["call"], f"{what}, {place}", published, measure, "time", figure=figure)
     for place in CALL_MS:
-        # It follows from the link's round trip, which is an input: no verdict.
+        # No verdict: the figure follows from the link's round-trip time, which is an input.
         key, what = f"call-round-trip-{picture}-{place}", f"Round trip of a call in {picture}, {place}, ms"
         measure = Measure("call", "own_round_trip_ms_mean", {**at, "place": place})
         yield Claim(key, "call", _WHERE["call"], what, f"{trips[place]:g}{note}", measure, "number")
 
 
 def gains(findings: Mapping[str, Finding], data: Data) -> str:
-    """Return the sentence about Fig. 11. Raises KeyError where nothing of it was measured."""
+    """Return the sentence about Fig. 11. Raises KeyError if none of its claims was measured."""
     found = []
     for what, beginning in (
         ("a page load", "web-"),

@@ -1,4 +1,4 @@
-"""The 5G study of edge and transport protocols: what it measured of congestion control laws, as data."""
+"""The 5G study of edge and transport protocols: its measurements of congestion control laws, as data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _CLIENT = "iperf3 --client {server.address} --reverse"
 LAWS = {"CUBIC": "cubic", "Reno": "reno", "BBR": "bbr", "ExLL": "exll", "C2TCP": "c2tcp", "Vegas": "vegas"}
 HYSTART = {"off": "cubic-off", "delay": "cubic-delay", "train": "cubic-train", "both": "cubic-both"}
 NETWORKS = {
-    # Capacity of the downlink and uplink, Mbit/s (section IV-A, and V for LTE, whose uplink is ours); round trip, ms
-    # (Table II, and V); the phone's greatest receive buffer (V-B).
+    # Capacity of downlink and uplink, Mbit/s (section IV-A; V for LTE, whose uplink is ours); round-trip time, ms
+    # (Table II; V); maximum receive buffer of the phone (V-B).
     "5G edge": (1800, 69.2, 6.1, "8 MB"),
     "LTE edge": (276, 30, 17.2, "4 MB"),
     "5G cloud": (2000, 63.8, 31.6, "8 MB"),
@@ -47,9 +47,9 @@ _SCENARIO: dict[str, Any] = {
     "name": "5g-study",
     "duration": "17 s",
     "nodes": {"endpoint": {"cpus": 1.0, "memory": "1 GB"}, "cloud": {"cpus": 1.0, "memory": "1 GB"}},
-    # A queue that the phone's receive buffer cannot fill: the study saw next to no losses.
+    # A queue that the phone's receive buffer cannot fill: the study saw almost no losses.
     "links": {"mobile": {"queue": {"kind": "droptail", "limit": "16 MB"}}, "core": {"cloud": "0 ms"}},
-    # The study names no send buffer; the receive buffer was the limit (V-B).
+    # The study states no send buffer; the receive buffer was the limit (V-B).
     "transport": {"congestion_control": "cubic", "send_buffer": "64 MB", "metrics_cache": False},
     "apps": {
         "transfer": {
@@ -59,7 +59,7 @@ _SCENARIO: dict[str, Any] = {
         }
     },
 }
-# Without repetitions, a difference of less than 0.5 % is none.
+# Without repetitions, a difference below 0.5 % does not count.
 _LOWER, _HIGHER = values_below(0.995), values_above(1.005)
 _THROUGHPUT = "throughput_down_mbit_s"
 _ROUND_TRIP = "round_trip_p50_s"
@@ -70,7 +70,7 @@ _BLOCKED_S, _SILENT_S = 10.0, 0.5
 
 
 def _network(name: str) -> list[str]:
-    """Return the values of `_NETWORK_KEYS` in a network."""
+    """Return the values of `_NETWORK_KEYS` for a network."""
     down, up, round_trip, buffer = NETWORKS[name]
     return [f"{down} Mbit/s", f"{up} Mbit/s", f"{round_trip / 2:g} ms", buffer]
 
@@ -81,7 +81,7 @@ _EDGE_AND_CLOUD = {"keys": _NETWORK_KEYS, "levels": {name: _network(name) for na
 
 _MOVING = {**_LAW, "levels": {law: LAWS[law] for law in ("CUBIC", "BBR", "ExLL")}}
 _TENTH: dict[str, Any] = {
-    # A tenth of Verizon's capacity and of the buffers, so that minutes can be simulated.
+    # A tenth of Verizon's capacity and buffers, so that minutes can be simulated.
     "links.mobile.down": "200 Mbit/s",
     "links.mobile.up": "20 Mbit/s",
     "links.mobile.queue": {"kind": "droptail", "limit": "1.6 MB"},
@@ -90,7 +90,7 @@ _TENTH: dict[str, Any] = {
 
 
 def _handovers(every: str, packets: str) -> dict[str, Any]:
-    """Return changes for minutes with handovers through LTE. packets: of the old radio, `drop` or `forward`."""
+    """Return changes for minutes with handovers through LTE. packets: on the old radio: `drop` or `forward`."""
     return {
         **_TENTH,
         "links.mobile.base_delay": "15.8 ms",
@@ -113,11 +113,11 @@ _SHORTLY: dict[str, Any] = {
 
 
 def _blockage_changes(seconds: int) -> dict[str, Any]:
-    """Return changes for a transfer of some seconds, which is blocked from 7 to 17 s."""
+    """Return changes for a transfer of `seconds`, which is blocked from 7 to 17 s."""
     return {
         **_TENTH,
         "links.mobile.base_delay": "10.5 ms",
-        # `recovery_s` counts from the end of this silence.
+        # `recovery_s` counts from the end of this outage.
         "links.mobile.outage": [["7 s", f"{_SILENT_S} s"]],
         "links.mobile.loss": {"kind": "series", "steps": [["0 s", 0], ["7 s", "50 %"], ["17 s", 0]]},
         "transport.series": True,
@@ -159,7 +159,7 @@ EXPERIMENTS = (
             "size": {"key": "apps.transfer.download", "levels": {f"{size} MB": [f"{size} MB"] for size in SIZES_MB}},
         },
         changes={
-            # One file after another in the first second.
+            # One file after another during the first second.
             "apps.transfer": {"kind": "transfers", "server": "cloud", "arrivals": "closed", "stop": "1 s"},
             "duration": "5 s",
         },
@@ -202,7 +202,7 @@ _SECTIONS = {each.name: each.section for each in EXPERIMENTS}
 
 
 def _scale(experiment: str, column: str, at: Mapping[str, str], how: Callable[[float], float]) -> Measured:
-    """Return a function of a column at a point."""
+    """Return a measure: a function of a column at a point."""
     return lambda data: pair_repetitions(how, data[experiment].values(column, **at))
 
 
@@ -303,12 +303,12 @@ def _mobile_claims() -> Iterator[Claim]:
 
 def _blockage_claims() -> Iterator[Claim]:
     for law, seconds in TABLE_4.items():
-        # From the end of the blockage, not of the silence.
+        # Count from the end of the blockage, not of the outage.
         measure = _scale("blockage", "recovery_s", {"law": law}, lambda value: value - _BLOCKED_S + _SILENT_S)
         statement = f"Recovery of {law} after a blockage of {_BLOCKED_S:g} s"
         yield _claim(f"recovery-{LAWS[law]}", "blockage", statement, f"{seconds:g} s", measure, unit="time")
     for (law, seconds), (other, longer) in pairwise(TABLE_4.items()):
-        # A recovery may take no time: no ratio.
+        # No ratio, because a recovery may take no time.
         difference = Measure("blockage", "recovery_s", {"law": law}, {"law": other}, how=operator.sub)
         more: dict[str, Any] = {"unit": "change", "direction": "shorter", "agrees": values_below(0)}
         key, statement = f"recovery-{LAWS[law]}-{LAWS[other]}", f"Recovery of {law} less {other}'s, s"

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 PAPER, STABLE = "paper-like", "stable"
 MODES = (PAPER, STABLE)
-"""Of the load: a batch at 0.6 of the central unit's link, far more than the cell carries; or 0.6 of the mean capacity
-of the cell."""
+"""Loads: a batch at 0.6 of the central unit's link, far more than the cell carries; or 0.6 of the mean capacity of the
+cell."""
 PDCELL, PHOST, INFINITE, TCP = "pDCell", "pHost", "pHost, infinite queue", "TCP"
 MRFS, PFS, ROUND_ROBIN = "MRFS", "PFS", "round robin"
 TRACE, FIXED = "varying", "fixed"
@@ -51,21 +51,21 @@ ALL, SHARE = "all to the CU", "20 % to the CU"
 USUAL = {"load": PAPER, "transport": PDCELL, "scheduler": MRFS, "cqi": TRACE, "traffic": ALL, "buffer": "usual"} | {
     "network load": "0.6"
 }
-"""Factors, with the level of a setting that does not name another one. The usual buffer is 3 MB with pDCell's
-admission, and 1024 packets for each user with others."""
+"""Factors, with the default level of a setting. The usual buffer is 3 MB with pDCell's admission, and 1024 packets per
+user with other transports."""
 BUFFERS = {"3 MB": 3_000_000, "7.5 MB": 7_500_000, "15 MB": 15_000_000, "30 MB": 30_000_000}
 FULL = 0.95
-"""Least occupancy of a full buffer."""
+"""Minimum occupancy of a full buffer, as a share."""
 SHORT_BYTES = 10_240
-"""Largest of the flows called short."""
+"""Maximum size of a short flow."""
 LONG_BYTES = 102_400
-"""Largest of the flows that are not called long."""
+"""Size above which a flow is long."""
 QUALITIES = {"bad": (0, 6), "medium": (7, 9), "good": (10, 15)}
-"""Lowest and highest mean CQI of a user, rounded. The paper leaves 6 out and has 10 twice: these are the limits of
-QPSK, 16QAM and 64QAM (3GPP TS 36.213, table 7.2.3-1)."""
+"""Minimum and maximum mean CQI of a user, rounded. The paper omits 6 and has 10 twice; these limits are those of QPSK,
+16QAM and 64QAM (3GPP TS 36.213, table 7.2.3-1)."""
 PERCENTILES = (10, 50, 90, 99)
 _HUNDREDFOLD = (10**1.5, 10**2.5)
-"""Factors that are nearer to 100 than to 10 or 1000."""
+"""Range of factors that are nearer to 100 than to 10 or 1000."""
 SEGMENT = 1460
 
 _SCHEDULERS = {
@@ -77,16 +77,16 @@ _TRANSPORTS: Mapping[str, Mapping[str, Any]] = {
     PDCELL: {"kind": "pdcell"},
     PHOST: {"kind": "phost"},
     INFINITE: {"kind": "phost"},
-    # Least timeout of RFC 6298, §2.4: the usual one in data centres is below the radio's round trip.
+    # Minimum timeout of RFC 6298, §2.4: the usual minimum in data centres is below the radio's round-trip time.
     TCP: {"kind": "tcp", "control": "newreno", "least_timeout_ps": 1_000_000_000_000},
 }
 
 
 def sizes() -> list[tuple[float, float]]:
-    """Our flow sizes: bytes, and the share of flows of at most that many.
+    """Return our flow sizes: points with bytes, and the share of flows of at most this size.
 
-    Log-uniform between what is published: one packet at least, 80 % at most 10 KB (Benson, Akella & Maltz, "Network
-    Traffic Characteristics of Data Centers in the Wild", IMC 2010; pDCell, §4.2), and the largest flow of 3 MB
+    Log-uniform between the published points: one packet as minimum, 80 % at most 10 KB (Benson, Akella & Maltz,
+    "Network Traffic Characteristics of Data Centers in the Wild", IMC 2010; pDCell, §4.2), and a maximum of 3 MB
     (pDCell, §4.1).
     """
     found = []
@@ -97,7 +97,7 @@ def sizes() -> list[tuple[float, float]]:
 
 
 def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
-    """Return the distribution of flow sizes in a file, or ours; and what it is. Errors: :class:`CellbedError`."""
+    """Return the distribution of flow sizes in a file, or ours; and its description. Errors: :class:`CellbedError`."""
     if file is None:
         note = "log-uniform from 1460 B to 10 KB (80 % of the flows) and to 3 MB, after published values"
         return sizes(), Input("flow sizes", note, True)
@@ -110,7 +110,7 @@ def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
 def describe(
     labels: Mapping[str, str], scale: Mapping[str, int], points: Sequence[tuple[float, float]]
 ) -> dict[str, Any]:
-    """Return the simulation of a setting, as the simulator reads it. points: of the distribution of flow sizes."""
+    """Return the simulation of a setting in the simulator's format. points: distribution of flow sizes."""
     mobile = 0.2 if labels["traffic"] == SHARE else 1.0
     radio: dict[str, Any] = {
         "scheduler": _SCHEDULERS[labels["scheduler"]],
@@ -145,12 +145,12 @@ def describe(
 def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Run a simulation, and return measures of the flows to users.
 
-    ``fct_s``: sorted completion times of all of them, at the user; infinite for a flow that did not end.
-    ``fct_mean_s``, ``fct_pNN_s``. ``short_QUALITY_s``: mean of the short flows of such users; ``short_beside_s``: of
-    those that begin while a long flow to the same user is under way, ``short_alone_s``: of the others.
-    ``refused_share``: of the packets that arrived at the central unit. ``times_s``, ``occupancy``: of its buffer, in
-    packets; ``full_after_s``, ``full_share``: when it was full first, and for which share of the time from the first
-    packet to the last.
+    ``fct_s``: sorted completion times of these flows, at the user; infinite for a flow that did not end.
+    ``fct_mean_s``, ``fct_pNN_s``. ``short_QUALITY_s``: mean over short flows to users of this quality;
+    ``short_beside_s``: mean over short flows that begin during a long flow to the same user; ``short_alone_s``: over
+    the other short flows. ``refused_share``: share of the packets that arrived at the central unit. ``times_s``,
+    ``occupancy``: of its buffer, in packets; ``full_after_s``: when the buffer was first full; ``full_share``: share of
+    the time from the first packet to the last with a full buffer.
     """
     found = run_content(description, seed)
     flows = found["flows"]
@@ -186,7 +186,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def occupancy(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
-    """Return the occupancy of a buffer over time. at: of samples, in order; while nothing waits there are none."""
+    """Return the occupancy of a buffer over time. at: times of samples, in order; an empty buffer has no samples."""
     if not len(at):
         return {"times_s": [], "occupancy": [], "full_after_s": None, "full_share": None, "mean_packets": 0.0}
     full = packets >= FULL * capacity
@@ -202,7 +202,7 @@ def occupancy(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
 
 
 def find_concurrent(user: Any, long: Any, start: Any, end: Any) -> Any:
-    """Return whether each flow begins while a long one to the same user is under way."""
+    """Return for each flow whether it begins during a long flow to the same user."""
     found = np.zeros(len(user), bool)
     for each in np.flatnonzero(long):
         found |= (user == user[each]) & (start > start[each]) & (start < end[each])
@@ -215,7 +215,7 @@ def rank(ordered: Any, at: float) -> float:
 
 
 def distance(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the largest distance between two cumulative distributions (Kolmogorov-Smirnov)."""
+    """Return the maximum distance between two cumulative distributions (Kolmogorov-Smirnov)."""
     first, second = np.sort(np.asarray(one)), np.sort(np.asarray(other))
     both = np.concatenate([first, second])
     below = [np.searchsorted(each, both, "right") / len(each) for each in (first, second)]
@@ -234,11 +234,11 @@ def _section(experiment: str) -> str:
 
 
 Setting = Mapping[str, str]
-"""Levels that differ from the usual ones, by factor."""
+"""Levels that differ from the defaults, by factor."""
 
 
 def _fill_delay(one: Setting, other: Setting, data: Data) -> Values:
-    """Return how much later the buffer is full for the first time; never counts as the end of the simulation."""
+    """Return the additional time until the buffer is first full in `one`; never counts as the simulation's end."""
     trials = data["11b"]
     times = [[trials.values(each, **setting) for each in ("full_after_s", "duration_s")] for setting in (one, other)]
     first, second = ({seed: min(value, ends[seed]) for seed, value in full.items()} for full, ends in times)
@@ -250,7 +250,7 @@ def _describe_settings(experiment: str, settings: Sequence[Setting], data: Data)
 
 
 def name(setting: Mapping[str, str]) -> str:
-    """Return the paper's name of a setting, with the levels that differ from the usual ones."""
+    """Return the paper's name of a setting, with the levels that differ from the defaults."""
     labels = {**USUAL, **setting}
     joined = "-" if labels["transport"] == PDCELL else " + "
     others = [labels[each] for each in ("cqi", "traffic", "buffer", "network load") if labels[each] != USUAL[each]]
@@ -287,7 +287,7 @@ def _mean(trials: Trials, column: str, setting: Setting) -> Interval:
 
 
 def _distance(load: str, data: Data) -> Values:
-    """Return the distance between the distributions of the completion times of all repetitions, by traffic matrix."""
+    """Return the distance between the completion times of the traffic matrices, over all repetitions."""
     found = [_pool(data["8"], {"load": load, **each}) for each in _MATRICES.values()]
     return {1: distance(*found)} if all(map(len, found)) else {}
 
@@ -300,7 +300,7 @@ def _pool(trials: Trials, setting: Setting) -> list[float]:
 
 
 def _explain_chance(load: str, data: Data) -> str:
-    """Return the distance that chance alone makes."""
+    """Return a sentence with the distance that arises by chance alone."""
     counts = [len(_pool(data["8"], {"load": load, **each})) for each in _MATRICES.values()]
     critical = 1.358 * math.sqrt(sum(1 / each for each in counts))
     return (
@@ -310,12 +310,12 @@ def _explain_chance(load: str, data: Data) -> str:
 
 
 Judged = tuple[Range | None, str]
-"""Values that have the direction of the paper, and the name of the direction."""
+"""Values in the paper's direction, and the name of this direction."""
 _ABOVE_1: Judged = values_above(1), "above 1"
 _ABOVE_0: Judged = values_above(0), "above 0"
 _ALIKE: Judged = (0.9, 1.1), "within 10 % of 1"
 _SIGNIFICANT: Judged = values_above(NEAR), f"above {NEAR:g} times"
-"""For "significant" in the paper."""
+"""Meaning of "significant" in the paper."""
 
 
 _PDCELL_MRFS: Setting = {}
@@ -330,7 +330,7 @@ _MATRICES = {ALL: {"traffic": ALL}, SHARE: {"traffic": SHARE}}
 def _claim(
     load: str, key: str, statement: str, published: str, measure: Callable[[Data], Values], judged: Judged, **more: Any
 ) -> Claim:
-    """Return a claim with a load. key: the experiment, and a name."""
+    """Return a claim with a load. key: the experiment and a name."""
     experiment, mode = key.partition("-")[0], f" ({load})"
     if "group" in more:
         more["group"] += mode
@@ -440,13 +440,13 @@ def _scale_claims(load: str) -> Iterator[Claim]:
 
 
 def _gain(load: str, scheduler: str) -> Measure:
-    """Return the saving by varying channels, a factor of the mean completion time."""
+    """Return the gain by varying channels, as a factor of the mean completion time."""
     fixed, varying = ({"load": load, "scheduler": scheduler, "cqi": cqi} for cqi in (FIXED, TRACE))
     return Measure("10a", "fct_mean_s", fixed, varying)
 
 
 def _net(load: str, scheduler: str, data: Data) -> Values:
-    """Return the saving less the saving by the cell's capacity: a varying CQI is at least 1, so bad channels gain."""
+    """Return the gain without the gain by the cell's capacity: varying CQI is at least 1, which helps bad channels."""
     return ratio(_gain(load, scheduler)(data), _gain(load, ROUND_ROBIN)(data))
 
 
@@ -499,11 +499,11 @@ def _explain_quality(load: str, data: Data) -> str:
 # ---- figures
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-"""Distinct for all readers (Okabe & Ito, "Color universal design", 2008)."""
+"""Colours that all readers can distinguish (Okabe & Ito, "Color universal design", 2008)."""
 
 
 _POINTS = 300
-"""Of a distribution that are drawn."""
+"""Maximum number of points drawn of a distribution."""
 
 
 def _draw_panels(label: str, draw: Callable[[Axes, str], object]) -> Figure:
@@ -521,7 +521,7 @@ def _draw_panels(label: str, draw: Callable[[Axes, str], object]) -> Figure:
 
 
 def _draw_distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
-    """Cumulative distributions of the completion times of all repetitions."""
+    """Draw cumulative distributions of the completion times of all repetitions."""
 
     def draw(axes: Axes, load: str) -> None:
         for (name, setting), colour in zip(named.items(), cycle(_COLOURS), strict=False):
@@ -539,8 +539,8 @@ def _draw_distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
 def _draw_bars(
     groups: Mapping[str, Setting], levels: Sequence[str], column: str, factor: str | None, label: str, trials: Trials
 ) -> Figure:
-    """Means over repetitions with 95 % intervals, as bars in groups; a logarithmic scale. levels: of a factor, or in
-    the name of the column."""
+    """Draw means over repetitions with 95 % intervals, as grouped bars; logarithmic scale. levels: of `factor`, or
+    parts of the column's name."""
     width = 0.8 / len(groups)
 
     def draw(axes: Axes, load: str) -> None:
@@ -561,7 +561,7 @@ def _draw_bars(
 
 
 def _draw_over_buffers(names: Sequence[str], column: str, factor: float, label: str, trials: Trials) -> Figure:
-    """Return a measure over the size of the buffer, mean over repetitions with 95 % intervals."""
+    """Draw a measure over the size of the buffer: means over repetitions with 95 % intervals."""
 
     def draw(axes: Axes, load: str) -> None:
         for name, colour in zip(names, _COLOURS, strict=False):
@@ -580,7 +580,7 @@ def _draw_over_buffers(names: Sequence[str], column: str, factor: float, label: 
 
 
 def _draw_occupancy(trials: Trials) -> Figure:
-    """Return the occupancy of the buffer over time: mean over repetitions."""
+    """Draw the occupancy of the buffer over time: means over repetitions."""
 
     def draw(axes: Axes, load: str) -> None:
         for name, colour in zip(("pHost+PFS", "pDCell-PFS"), _COLOURS, strict=False):

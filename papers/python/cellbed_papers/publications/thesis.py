@@ -1,4 +1,4 @@
-"""The thesis that cellbed began with: its experiments, claims and main findings, as data."""
+"""The thesis from which cellbed originated: its experiments, claims and main findings, as data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CITATION = (
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """A rate that is a quarter of itself from 40 to 70 s."""
+    """A rate that drops to a quarter from 40 to 70 s."""
 
     usual: Wander
 
@@ -119,24 +119,24 @@ _SCENARIO: dict[str, Any] = {
 }
 _PLACES = {"local": "eu-central-1", "regional": "eu-west-3", "transcontinental": "us-east-1"}
 ONE_WAY_MS = {"edge": 0.0} | {label: PLACES[place].one_way / 1e6 for label, place in _PLACES.items()}
-"""Core delay of the places: half of the round trips of table 5.2; at the edge "no core network latency" (§6.2)."""
+"""Core delay of the places, ms: half of the round-trip times of table 5.2; edge: "no core network latency" (§6.2)."""
 _KBIT_6G = 100e6
-"""Of 100 Gbit/s, per millisecond."""
+"""Bits per millisecond at 100 Gbit/s."""
 _NEVER = {"kind": "halve", "above": "1 h"}
-"""No policy: its latency is not reached. TOML has no null."""
+"""No policy: its latency limit is never reached. TOML has no null."""
 _HIGH = {"rate": "10 /s", "queue": "infinite", "policy": "none"}
 _MADE = "lte-2016.up"
-"""The input whose stand-in was made from the claims of §6.6."""
+"""The input whose stand-in was derived from the claims of §6.6."""
 _POLICIES: dict[str, tuple[tuple[str, Range | None], ...]] = {
     "halve": (("9 times", (9, 9)), ("3.5 times", (3.5, 3.5))),
     "reduce-resolution": (("–", None), ("–", None)),
     "aimd": (("–", None), ("–", None)),
 }
-"""Published factors of the median and the P99 latency without the policy over that with it."""
+"""Published ratios, without policy over with policy, of the median and the P99 latency."""
 
 
 def _draw_over_delay(trials: Trials) -> Figure:
-    """Percentiles of each trial's uplink latency over the core delay, with least-squares lines."""
+    """Draw percentiles of each trial's uplink latency over the core delay, with least-squares lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
@@ -258,7 +258,7 @@ def _columns(data: Data, column: str, restart: str) -> list[tuple[float, Values]
 
 
 def _slope(column: str, restart: str = "on") -> Callable[[Data], Values]:
-    """Return ms of a measure per ms of core delay."""
+    """Return the slope of a measure over the core delay, ms per ms."""
     return lambda data: pair_repetitions(lambda value: value * 1e3, slope(_columns(data, column, restart)))
 
 
@@ -287,7 +287,7 @@ def _explain_slow_start(data: Data) -> str:
 
 
 def _queue_share(data: Data) -> Values:
-    """Return the share of the uplink's time in its queue, or waiting for queued bytes."""
+    """Return the share of the uplink's time spent in its queue, or waiting for queued bytes."""
     trials = data["E4"]
     names = [name for name in trials.frame.columns if name.startswith(f"{MEAN}uplink_")]
     columns = [trials.values(name, **_HIGH) for name in names]
@@ -298,7 +298,7 @@ def _queue_share(data: Data) -> Values:
 
 
 def _describe_uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
-    """Return the parts of the mean request's uplink as a sentence."""
+    """Return a sentence on the parts of the mean request's uplink."""
     parts = data[experiment].parts(labels, "uplink_")
     if not (total := sum(parts.values())):
         return ""
@@ -326,13 +326,13 @@ def _values_6g(data: Data, column: str) -> Values:
 
 
 def _formula(data: Data) -> Values:
-    """Return the thesis's formula for the network, seconds."""
+    """Return the result of the thesis's formula for the network, seconds."""
     return pair_repetitions(lambda size: (8 * size / _KBIT_6G + 0.2) / 1e3, _values_6g(data, "bytes_up_p50"))
 
 
 def _transport_times(data: Data) -> Values:
-    """Return the time of TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
-    after a pause of a second."""
+    """Return the time of TCP on this link in virtual time, seconds: a request and its answer on an open connection,
+    after idle time of a second."""
 
     def network(size: float) -> float:
         path = Path(*(Link(rate="100 Gbit/s", delay="0.1 ms") for _ in range(2)))

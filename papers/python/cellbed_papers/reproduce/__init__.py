@@ -1,4 +1,4 @@
-"""Published experiments, reproduced: sweeps or simulations, and a publication's claims beside what their trials show.
+"""Reproductions of published experiments: sweeps or simulations, and the publication's claims with our results.
 
 `swept` and `simulated` run a publication of `cellbed_papers.publication`, `page` shows the result.
 """

@@ -1,4 +1,4 @@
-"""The findings of a reproduction as a table, as JSON, and as one page with figures."""
+"""The findings of a reproduction as a table, as JSON, and as a page with figures."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
-"""Of the reports of sweeps."""
+"""Measures in the reports of sweeps."""
 _CLAIM = ("experiment", "section", "statement", "published", "unit")
 _INTERVAL = ("value", "low", "high", "repetitions")
 _NOTABLE = 0.01
-"""Share of requests without a reply that a reader must know of."""
+"""Share of requests without a reply above which a caution is shown."""
 
 
 def describe_machine() -> str:
-    """Return this machine and its load as text."""
+    """Describe this machine and its load as text."""
     processors, load = os.cpu_count() or 1, os.getloadavg()[0]
     return f"{processors} processors, Linux {platform.release()}, load average {load:.1f} at the end"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: other
-    cautions on the values. clock: of the trials; other: the values of a reproduction with the other one, by claim."""
+    """A reproduction. data: trials by experiment; command: command that made it; machine: as text. notes: further
+    cautions on the values. clock: the trials' clock; other: values of a reproduction with the other clock, by claim."""
 
     publication: Publication[Any]
     data: Data
@@ -63,16 +63,16 @@ class Result:
 
     @property
     def ours(self) -> str:
-        """The heading of the values."""
+        """Return the heading of our values."""
         return "predicted" if self.clock == "virtual" else "ours"
 
     @cached_property
     def findings(self) -> dict[str, Finding]:
-        """The claims beside our trials, by key."""
+        """Return the claims compared with our trials, by key."""
         return evaluate(self.publication, self.data, self.inputs)
 
     def answers(self) -> dict[str, tuple[str, str]]:
-        """Return the main findings whose experiments are there: published sentence and paragraph."""
+        """Return the main findings of the present experiments: published sentence and paragraph."""
         found, answers = self.findings, {}
         for each in self.publication.answers:
             try:
@@ -82,7 +82,7 @@ class Result:
         return answers
 
     def states(self) -> dict[str, dict[str, int]]:
-        """Trials by status, by experiment."""
+        """Return the number of trials by status, by experiment."""
         found = {}
         for name, trials in self.data.items():
             distinct = trials.frame.unique(["point", "repetition"])
@@ -118,7 +118,7 @@ class Result:
         return found
 
     def json(self) -> dict[str, Any]:
-        """Return all of it as JSON."""
+        """Return the whole result for JSON."""
         return {
             "publication": self.publication.citation,
             "command": self.command,
@@ -145,7 +145,7 @@ class Result:
 
 
 def values_in(folder: Path) -> dict[str, str]:
-    """Return the values in the ``findings.json`` of a folder, by claim, for people; none without such a file."""
+    """Return the values in the ``findings.json`` of a folder as text, by claim; empty without such a file."""
     try:
         claims = inputs.json_value(folder / "findings.json")["claims"]
     except OSError:
@@ -154,7 +154,7 @@ def values_in(folder: Path) -> dict[str, str]:
 
 
 def page(result: Result) -> str:
-    """Return the page, self-contained."""
+    """Return the self-contained page."""
     findings = result.findings
     sections = []
     for experiment in result.publication.experiments:
@@ -192,7 +192,7 @@ def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str,
 
 
 def _draw_bars(trials: Trials, factors: Sequence[str]) -> Figure:
-    """Draw percentiles of each place's time as bars, as in the publication: of each place alone."""
+    """Draw percentiles of each place's time as bars; as in the publication, percentiles of places are separate."""
     from matplotlib.figure import Figure
 
     points = _points(trials, factors)
@@ -230,8 +230,8 @@ def rows(result: Result) -> list[tuple[str, ...]]:
 
 
 def write(result: Result, folder: Path) -> Path:
-    """Write the page, ``findings.json``, and the report of each sweep or the dataset of the simulations into a folder;
-    returns the page's path."""
+    """Write the page, ``findings.json``, and the reports of sweeps or the dataset of simulations into a folder;
+    return the page's path."""
     for experiment in result.publication.experiments:
         name = experiment.name
         trials = result.data.get(name)

@@ -1,4 +1,4 @@
-"""Running the simulations of a reproduction: on all processors, one file for each, to be continued after any stop."""
+"""Running the simulations of a reproduction: on all processors, with one file each, resumable after any stop."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cellbed_papers.publication import Data, SimulatedPublication, Trials
 from cellbed_papers.reproduce.page import Result
 
 FORMAT = 3
-"""Of the files with measures: another one makes every simulation run again."""
+"""Format of the files with measures. A new format makes every simulation run again."""
 _KEY_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A simulation. labels: by factor. file: of its measures, named by the hash of its description and seed."""
+    """A simulation. labels: by factor. file: for its measures, named by the hash of description and seed."""
 
     labels: Mapping[str, str]
     seed: int
@@ -34,11 +34,11 @@ class Run:
 
 
 class Simulations:
-    """The simulations of experiments of a publication, of all without names.
+    """The simulations of a publication's experiments; of all experiments if there are no names.
 
-    given: file with the publication's input. jobs: at once. scale: what differs from the publication's. folder: of the
-    results. runs: by experiment; equal ones of several experiments are run once. Errors:
-    :class:`CellbedError`.
+    given: file with the publication's input. jobs: maximum number of concurrent simulations. scale: values in place of
+    the publication's. folder: folder of the results. runs: by experiment; equal runs of several experiments run once.
+    Errors: :class:`CellbedError`.
     """
 
     what = "simulations"
@@ -73,12 +73,12 @@ class Simulations:
 
     @property
     def missing(self) -> list[Run]:
-        """Runs without a result, each once; low seeds first: an early stop leaves few repetitions of all settings."""
+        """Return runs without a result, each once, low seeds first: after an early stop all settings have results."""
         distinct = {run.file: run for group in self.runs.values() for run in group}
         return sorted((run for run in distinct.values() if not run.file.is_file()), key=lambda run: run.seed)
 
     def forecast(self) -> list[str]:
-        """Return lines on the work of `run`."""
+        """Return lines that describe the work of `run`."""
         return [
             *(f"{name}: {len(group)} simulations" for name, group in self.runs.items()),
             f"in all, with shared ones run once: {len(self.missing)} to run",
@@ -86,7 +86,7 @@ class Simulations:
         ]
 
     def run(self, terminal: StatusLine) -> int:
-        """Run missing simulations in processes; return how many failed. ``KeyboardInterrupt`` ends the running ones.
+        """Run missing simulations in processes; return how many failed. ``KeyboardInterrupt`` ends running simulations.
 
         Errors: :class:`CellbedError`, OSError.
         """
@@ -127,7 +127,7 @@ class Simulations:
         return data
 
     def result(self, command: str) -> Result:
-        """Return the findings of the finished runs. command: that ran them."""
+        """Return the findings of the finished runs. command: command that ran them."""
         data, notes = self.data(), []
         for name, trials in data.items():
             done = trials.measured

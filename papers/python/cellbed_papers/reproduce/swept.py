@@ -1,4 +1,4 @@
-"""Running the sweeps of a reproduction: traces, the files of the sweeps, their trials, and the data of its claims."""
+"""Running the sweeps of a reproduction: traces, sweep files, trials, and the data of the publication's claims."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _TRACE = "{trace:"
 
 
 class Sweeps:
-    """The sweeps of experiments of a publication, of all without names.
+    """The sweeps of a publication's experiments; of all experiments if there are no names.
 
-    given: folder of recordings. repeats: of a disturbed trial. running: to be run now, else for a forecast alone.
-    folder: of the results. plans: experiments with the plans of their sweeps. skipped: a note on each experiment
-    without a model in virtual time. Errors: :class:`CellbedError` with every problem, OSError.
+    given: folder of recordings. repeats: maximum repeats of a disturbed trial. running: whether to run now, rather than
+    only forecast. folder: folder of the results. plans: experiments with the plans of their sweeps. skipped: a note on
+    each experiment without a model in virtual time. Errors: :class:`CellbedError` with every problem, OSError.
     """
 
     what = "trials"
@@ -98,14 +98,14 @@ class Sweeps:
         return file
 
     def _fill_traces(self, content: dict[str, Any]) -> Any:
-        """Return a scenario or sweep with the traces of the roles."""
+        """Return a scenario or sweep with the roles' traces filled in."""
         text = json.dumps(content)
         for each, trace in self.played.items():
             text = text.replace(json.dumps(f"{_TRACE}{each.name}}}"), json.dumps(trace))
         return json.loads(text)
 
     def forecast(self) -> list[str]:
-        """Return lines on the work of `run`."""
+        """Return lines that describe the work of `run`."""
         lines = []
         for each, plan in self.plans:
             missing = runner.missing(plan, results_in(self.folder / each.name), self._repeats)
@@ -114,7 +114,7 @@ class Sweeps:
         return lines + self.skipped + [f"{each.name}: {each.note}" for each in self.played]
 
     def seconds(self) -> float:
-        """Estimate how long the experiments still take; trials that several share are counted once."""
+        """Estimate the remaining time of the experiments; a trial shared by several experiments counts once."""
         left, seen = 0.0, set[str]()
         for each, plan in self.plans:
             results = results_in(self.folder / each.name)
@@ -130,8 +130,8 @@ class Sweeps:
         return [self.folder / each.name for each, _ in self.plans]
 
     def run(self, listener: runner.Listener) -> int:
-        """Run missing trials, and return how many failed. ``KeyboardInterrupt`` after the running
-        ones have ended. Errors: :class:`CellbedError`, OSError."""
+        """Run missing trials, and return how many failed. Raises ``KeyboardInterrupt`` after the running
+        trials have ended. Errors: :class:`CellbedError`, OSError."""
         failed, folders = 0, self._folders
         for note in self.skipped:
             listener.note(note)
@@ -144,7 +144,7 @@ class Sweeps:
         return failed
 
     def result(self, command: str) -> Result:
-        """Return the findings of finished trials, without experiments that have not begun. command: that ran them."""
+        """Return the findings of finished trials, without experiments that have not begun. command: command used."""
         lacking: dict[str, list[str]] = {}
         for each, plan in self.plans:
             for note in deviations(self._publication, each, plan.trials[0].tables):
@@ -165,7 +165,7 @@ class Sweeps:
 
 
 def fit_nodes(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
-    """Return the reduced values of nodes that are larger than a machine, by dotted key. memory: of the machine, MiB."""
+    """Return the reduced values of nodes that exceed the machine, by dotted key. memory: the machine's, MiB."""
     found: dict[str, Any] = {}
     for name, node in nodes.items():
         if node["cpus"] > processors:
@@ -176,13 +176,13 @@ def fit_nodes(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[st
 
 
 def describe_unpredicted(plan: Plan) -> str:
-    """Return the kinds of a plan's applications that have no model in virtual time, as words; empty without any."""
+    """Return the kinds of a plan's applications without a model in virtual time, as text; empty if there are none."""
     kinds = {kind for trial in plan.trials for kind in trial.applications.values()}
     return ", ".join(f"kind {kind}" for kind in sorted(kinds) if virtual_model(kind) is None)
 
 
 def deviations(publication: SweptPublication, experiment: Swept, scenario: Mapping[str, Any]) -> list[str]:
-    """Return deviations by lack of this machine: TCP and nodes of a scenario that differ from the experiment's."""
+    """Return deviations due to limits of this machine: TCP and nodes that differ from the experiment's."""
     key = "transport.congestion_control"
     varied = any(key in (factor.get("key"), *factor.get("keys", ())) for factor in experiment.factors.values())
     wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
@@ -201,7 +201,7 @@ def traces(
     publication: SweptPublication, chosen: Sequence[Swept], folder: Path, given: Path | None
 ) -> dict[Input, str]:
     """Return the trace of each direction of each role in the chosen experiments, as scenarios name it: a file in the
-    folder `given`, else of the user's archive, else a stand-in, which is written to `folder`. Errors:
+    folder `given`, else an entry of the user's archive, else a stand-in, which is written to `folder`. Errors:
     :class:`CellbedError`, OSError."""
     files = {}
     if given is not None:
@@ -250,7 +250,7 @@ def _stand_in(role: Role, way: str, folder: Path) -> Path:
 
 
 def _find_poorest(trace: str, duration_ns: float) -> int:
-    """Return the start of a trial, ms, with the poorest part of the trace in its last two thirds."""
+    """Return the begin of a trial, ms, with the poorest part of the trace in the trial's last two thirds."""
     import numpy as np
 
     path = resolve(trace, Path()).path
@@ -265,7 +265,7 @@ def _find_poorest(trace: str, duration_ns: float) -> int:
 def collect(folder: Path) -> Trials:
     """Return the trials in the folder of a sweep, with measures of their requests.
 
-    Parts of applications, such as the objects of a page, whose names have a colon, are left out.
+    Parts of applications, such as the objects of a page, are left out. Their names contain a colon.
     """
     import polars as pl
 
@@ -276,7 +276,7 @@ def collect(folder: Path) -> Trials:
 
 
 def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
-    """Return means of parts, and size, packets and congestion window of the requests of a trial."""
+    """Return means of parts, and size, packets and congestion window, of the requests of a trial."""
     import polars as pl
 
     try:

@@ -1,4 +1,4 @@
 """The packet log for other programs: Mahimahi's log, CSV, Parquet; and its figures in the terminal.
 
-Everything here goes through a log in chunks, so that its size does not matter.
+Logs are read in chunks, so their size does not matter.
 """

@@ -1,8 +1,8 @@
-"""A live capture of a link's packets as pcapng, whole and as the node at its end sends and receives them.
+"""A live capture of a link's packets as pcapng: complete packets, as the node at its end sends and receives them.
 
-The packet log has neither contents nor TCP flags, so packets are captured at the node's interface, by a packet socket
-in its network namespace (packet(7)). What the link drops is missing on the receiving side. With segmentation offload
-the kernel hands over several segments as one packet of up to 64 KiB, whose checksum is not filled in.
+The packet log has neither contents nor TCP flags. So packets are captured by a packet socket (packet(7)) at the node's
+interface, in its network namespace. Packets dropped by the link are missing on the receiving side. With segmentation
+offload the kernel hands over several segments as one packet of up to 64 KiB, whose checksum is not filled in.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LARGEST = 1 << 17
 class Tap:
     """A choice of packets to capture.
 
-    device: of the node in its network namespace; outgoing, incoming: the names of the directions that begin and end at
-    the node, ``None`` for one that is left out.
+    device: network device of the node in its namespace; outgoing, incoming: names of the directions that begin and end
+    at the node, ``None`` to leave a direction out.
     """
 
     device: str
@@ -46,10 +46,10 @@ class Captured:
 
 
 def capture(tap: Tap, file: IO[bytes], until: int, most: int) -> Captured:
-    """Capture until the descriptor `until` is readable, Ctrl-C or SIGTERM, in the network namespace of this process.
+    """Capture in the network namespace of this process until `until` is readable, Ctrl-C or SIGTERM.
 
-    file: open for writing; each packet can be read there at once. most: bytes of a packet that are kept.
-    Errors: ``OSError``; ``BrokenPipeError`` where the reader of `file` has ended.
+    file: open for writing; each packet can be read from the file at once. most: maximum bytes kept per packet.
+    Errors: ``OSError``; ``BrokenPipeError`` if the reader of `file` has ended.
     """
     names: dict[bool, int] = {}
     file.write(section())
@@ -59,10 +59,10 @@ def capture(tap: Tap, file: IO[bytes], until: int, most: int) -> Captured:
             file.write(interface(f"{name} {end}"))
     file.flush()
     count = 0
-    # Without a protocol nothing is queued until the socket is bound to the device.
+    # With protocol 0, no packets are queued until the socket is bound to the device.
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as source:
         for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
-            with suppress(OSError):  # the second one needs rights over the whole machine
+            with suppress(OSError):  # the second option needs rights over the whole machine
                 source.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
         source.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         source.bind((tap.device, _ETH_P_ALL))
@@ -79,7 +79,7 @@ def capture(tap: Tap, file: IO[bytes], until: int, most: int) -> Captured:
 
 
 def _drain(source: socket.socket, names: dict[bool, int], file: IO[bytes], most: int) -> int:
-    """Write the packets that wait; returns how many."""
+    """Write the waiting packets; return their number."""
     count = 0
     while True:
         try:
@@ -95,7 +95,7 @@ def _drain(source: socket.socket, names: dict[bool, int], file: IO[bytes], most:
         count += 1
 
 
-# Blocks of pcapng (draft-ietf-opsawg-pcapng).
+# Blocks of pcapng (draft-ietf-opsawg-pcapng)
 
 _SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
 _RAW_IP = 101  # LINKTYPE_RAW
@@ -116,7 +116,7 @@ def interface(name: str) -> bytes:
 
 
 def packet(number: int, time_ns: int, captured: bytes, length: int) -> bytes:
-    """Return the block of one packet at the interface of this number. captured: its first bytes; length: its own."""
+    """Return the block of one packet. number: its interface; captured: its first bytes; length: its full length."""
     head = struct.pack("<IIIII", number, time_ns >> 32, time_ns & 0xFFFFFFFF, len(captured), length)
     return _block(_PACKET, head + captured + bytes(-len(captured) % 4))
 

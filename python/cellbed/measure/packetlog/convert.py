@@ -1,4 +1,4 @@
-"""Conversion of a packet log to a file of another format, written whole or not at all; CSV and Parquet."""
+"""Atomic conversion of a packet log to a file of another format; CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COLUMNS: dict[str, pl.DataType] = {
     "departed_ns": pl.Int64(),
     "observed_ns": pl.Int64(),
 }
-"""Columns and their types. `drop` is null for a packet that was not dropped; times are CLOCK_MONOTONIC."""
+"""Columns and their types. `drop` is null for a packet that was not dropped; times are by CLOCK_MONOTONIC."""
 
 
 def table(log: PacketLog, records: Records) -> pl.DataFrame:
-    """Records of a log as a table with the columns of :data:`COLUMNS`."""
+    """Return records of a log as a table with the columns of :data:`COLUMNS`."""
 
     def column(name: str) -> pl.Series:
         return pl.Series(name, np.ascontiguousarray(records[name]))
@@ -61,8 +61,8 @@ def table(log: PacketLog, records: Records) -> pl.DataFrame:
 
 
 def write_csv(log: PacketLog, file: IO[bytes], direction: int | None = None) -> None:
-    """Write the log as CSV with a line of names (RFC 4180); `drop` is empty for a packet that was not dropped."""
-    # By way of a string, so that a reader who leaves (`| head`) is Python's BrokenPipeError and not one of Polars.
+    """Write the log as CSV with a header line (RFC 4180); `drop` is empty for a packet that was not dropped."""
+    # Written as a string, so that a closed pipe (`| head`) raises Python's BrokenPipeError rather than a Polars error.
     file.write(pl.DataFrame(schema=COLUMNS).write_csv().encode())
     for records in log.chunks(direction):
         file.write(table(log, records).write_csv(include_header=False).encode())
@@ -80,11 +80,11 @@ ENDINGS: dict[Format, str] = {"mahimahi": "log", "csv": "csv", "parquet": "parqu
 def convert(
     log: PacketLog, to: Format, output: Path | None, direction: str | None, note: Callable[[str], None]
 ) -> Path | None:
-    """Convert a log; returns the path of the file that was written.
+    """Convert a log; return the path of the written file.
 
-    output: where to; `None`: beside the log's run or file; ``-``: standard output. direction: only this one; needed
-    for Mahimahi's format where the log has several. note: called with a sentence for each omission.
-    Errors: :class:`LogError`; nothing is left of a file that could not be finished.
+    output: path; `None`: beside the log's run or file; ``-``: standard output. direction: the only direction to
+    convert; required for Mahimahi's format if the log has several. note: called with a sentence for each omission.
+    Errors: :class:`LogError`; an incomplete file is removed.
     """
     if log.rest:
         note(f"{log.path} ends inside a record, as after a killed run: its last {log.rest} bytes are left out")

@@ -1,8 +1,8 @@
-"""A packet log with its names, start of the schedule and figures; its events in order of time.
+"""A packet log with its names, start of the schedule and figures; its events by time.
 
-The log is in order of leaving, and a packet that waited long arrived before many packets that are written earlier. A
-first pass notes the earliest arrival in each chunk and all later ones; events before it can be given out. Memory then
-holds the packets under way at one moment, and a chunk.
+Records are ordered by departure. A packet with a long delay arrived before many packets of earlier records. A first
+pass notes the minimum arrival in each chunk and all later chunks; events before this time can be returned. So memory
+holds only the packets under way at one moment, and one chunk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cellbed.support.near_names import did_you_mean
 from cellbed_node import inputs
 
 CHUNK = 1 << 17
-"""Records that are in memory at a time (8 MiB)."""
+"""Number of records in memory at a time (8 MiB)."""
 
 REASONS = {1: "queue-full", 2: "loss", 3: "congestion", 4: "handover"}
 """Reasons of drops, by the value of the field `drop`."""
@@ -32,11 +32,11 @@ Records = NDArray[Any]
 
 
 class LogError(CellbedError):
-    """A packet log that cannot be read, or a direction that it does not have."""
+    """A packet log that cannot be read, or that does not have a direction."""
 
 
 def reason(drop: int) -> str:
-    """Return the word for a value of the field `drop` other than 0."""
+    """Return the name of a reason, a value of the field `drop` other than 0."""
     return REASONS.get(drop, f"reason-{drop}")
 
 
@@ -44,10 +44,10 @@ def reason(drop: int) -> str:
 class PacketLog:
     """A packet log on disk.
 
-    path: the file; its earlier part, where it keeps only its latest records, is beside it. count: whole records.
-    warning: of records that were removed. rest: bytes of a last record that is not whole.
-    run: content of the run's ``run.json``, or of the account that a shell leaves beside its log; folder: the run's, or
-    the log's; both `None` for a file on its own.
+    path: the file; if it keeps only the latest records, its earlier part is beside it. count: number of complete
+    records. warning: note on removed records. rest: bytes of an incomplete last record.
+    run: content of the run's ``run.json``, or of the description that a shell leaves beside its log; folder: the run's
+    or the log's folder; both `None` for a single file.
     """
 
     path: Path
@@ -62,13 +62,13 @@ class PacketLog:
 
     @property
     def t0_ns(self) -> int | None:
-        """Monotonic time at which the schedule started; `None` if unknown."""
+        """Return the monotonic time at which the schedule started; `None` if unknown."""
         t0: int | None = self.run.get("t0_ns") if self.run else None
         return t0
 
     @property
     def directions(self) -> dict[int, dict[str, Any]]:
-        """The description of each direction in ``run.json``, by index; empty for a file on its own."""
+        """Return the description of each direction in ``run.json``, by index; empty for a single file."""
         return {int(d["index"]): d for d in (self.run or {}).get("directions") or []}
 
     def direction_name(self, index: int) -> str:
@@ -76,13 +76,13 @@ class PacketLog:
         return self._names.get(index, f"direction-{index}")
 
     def vertex_name(self, index: int) -> str:
-        """Return the name of a vertex: nodes are numbered as in ``run.json``."""
+        """Return the name of a vertex; nodes are numbered as in ``run.json``."""
         return self._vertices[index] if index < len(self._vertices) else f"vertex-{index}"
 
     def direction_index(self, name: str) -> int:
-        """Index of the direction called `name`.
+        """Return the index of the direction called `name`.
 
-        Errors: :class:`LogError` with the names that there are.
+        Errors: :class:`LogError` with the existing names.
         """
         for index in self._names or self.directions_seen():
             if self.direction_name(index) == name:
@@ -92,16 +92,16 @@ class PacketLog:
         raise LogError(f"{self.path}: no direction is called {name!r}; {hint}it has {', '.join(names) or 'none'}")
 
     def directions_seen(self) -> list[int]:
-        """Indices of the directions that have records, ascending. Reads the whole log."""
+        """Return the indices of the directions with records, ascending. Reads the whole log."""
         seen: set[int] = set()
         for records in self.chunks():
             seen.update(np.unique(records["direction"]).tolist())
         return sorted(seen)
 
     def chunks(self, direction: int | None = None, since_ns: int | None = None) -> Iterator[Records]:
-        """Return the records in the order of the file, at most :data:`CHUNK` at a time.
+        """Yield the records in the order of the file, at most :data:`CHUNK` at a time.
 
-        direction: index of the only one. since_ns: only packets that arrived then or later.
+        direction: index of the only direction to read. since_ns: minimum arrival of the packets.
         Errors: :class:`LogError` for an impossible record.
         """
         for path, count in self._files:
@@ -122,7 +122,7 @@ class PacketLog:
 
     def _check(self, records: Records, path: Path, begin: int) -> None:
         backwards = (records["arrived"] > records["released"]) | (records["released"] > records["departed"])
-        # A drop is a separate event; only the order of arrival and drop is certain.
+        # A drop is a separate event: only the order of arrival and drop is certain.
         backwards &= (records["drop"] == 0) | (records["arrived"] > records["departed"])
         _refuse(backwards, path, begin, "departed before it arrived")
         _refuse(records["payload"] > records["bytes"], path, begin, "has more payload than bytes")
@@ -140,9 +140,9 @@ def _refuse(wrong: NDArray[np.bool_], path: Path, begin: int, what: str) -> None
 
 
 def open_log(path: Path) -> PacketLog:
-    """Return the packet log of a run's folder, or a packet log by its file.
+    """Return the packet log of a run's folder, or a packet log file.
 
-    Errors: :class:`LogError`; :class:`cellbed.measure.run_folder.MeasureError` for a folder that is no run's.
+    Errors: :class:`LogError`; :class:`cellbed.measure.run_folder.MeasureError` for a folder that is not a run's.
     """
     folder: Path | None = None
     run: dict[str, Any] | None = None
@@ -165,7 +165,7 @@ def open_log(path: Path) -> PacketLog:
 
 
 def _records(path: Path) -> tuple[int, int]:
-    """Whole records of a file, and the bytes of one that is not."""
+    """Return the number of complete records of a file, and the bytes of an incomplete record."""
     with _open_log(path) as file:
         begin = file.read(len(MAGIC))
         size = path.stat().st_size
@@ -191,10 +191,10 @@ FOREVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events of a stretch of time that follows the one before.
+    """Events of an interval that follows the previous interval.
 
-    time: ns, ascending; where equal, what enters comes first. point: ENTERS or LEAVES (or dropped).
-    records: the packet of each. until: every event before this time has been given.
+    time: ns, ascending; at equal times, arrivals come first. point: ENTERS or LEAVES (or dropped).
+    records: the packet of each event. until: every event before this time has been returned.
     """
 
     time: NDArray[np.int64]
@@ -204,7 +204,7 @@ class Events:
 
 
 def chunks_with_bounds(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
-    """Yield each chunk of a log with the earliest arrival in all later chunks; `FOREVER` with the last."""
+    """Yield each chunk of a log with the minimum arrival in all later chunks; `FOREVER` with the last chunk."""
     earliest = [
         int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
     ]
@@ -217,9 +217,9 @@ def chunks_with_bounds(log: PacketLog, direction: int | None, since_ns: int | No
 def in_order(
     log: PacketLog, *, leaves: str = "departed", direction: int | None = None, since_ns: int | None = None
 ) -> Iterator[Events]:
-    """Return the events of a log, ascending in time; arguments as for :meth:`PacketLog.chunks`.
+    """Yield the events of a log, ascending in time; arguments as for :meth:`PacketLog.chunks`.
 
-    leaves: the field that says when a packet leaves (``released`` or ``departed``); for a dropped one it is the drop.
+    leaves: field with the time a packet leaves (``released`` or ``departed``); for a dropped packet, time of the drop.
     """
     time, point = np.empty(0, np.int64), np.empty(0, np.uint8)
     waiting: Records | None = None
@@ -242,11 +242,11 @@ PERCENTILES = (0.5, 0.9, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class DirectionFigures:
-    """One direction from the start of the schedule on.
+    """One direction since the start of the schedule.
 
     packets, bytes: delivered. dropped: packets by reason. delay_ms: one-way delay of delivered packets in the
-    direction (departed − arrived, to the µs) at :data:`PERCENTILES`; `None` where none was delivered. A percentile q
-    of n is the value of rank ⌈n q⌉.
+    direction (departed − arrived, µs resolution) at :data:`PERCENTILES`; `None` if no packet was delivered. A
+    percentile q of n is the value of rank ⌈n q⌉.
     """
 
     name: str
@@ -257,7 +257,7 @@ class DirectionFigures:
 
 
 def figures(log: PacketLog) -> list[DirectionFigures]:
-    """Return the figures of every direction, in their order, also of a run that carried nothing."""
+    """Return the figures of every direction, in order, also for a run without packets."""
     import polars as pl
 
     schema = {"direction": pl.UInt16, "drop": pl.UInt8, "bytes": pl.UInt32, "delay_us": pl.UInt32}

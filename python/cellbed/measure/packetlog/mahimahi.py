@@ -1,7 +1,7 @@
 """The packet log of a direction in the format of Mahimahi's mm-link (Netravali et al., ATC 2015).
 
-What is written: ``T + bytes`` for a packet that arrived, ``T # bytes`` for an opportunity, ``T - bytes delay`` for a
-packet that left the bottleneck, ``T d packets bytes`` for what was dropped; T and delay in whole ms.
+Lines: ``T + bytes`` for a packet that arrived, ``T # bytes`` for an opportunity, ``T - bytes delay`` for a packet that
+left the bottleneck, ``T d packets bytes`` for a drop; T and delay in whole ms.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Opportunities:
-    """Delivery opportunities of a trace. offset_ns: where in the trace the schedule starts. outages: pairs of begin and
-    length, ns, without opportunities."""
+    """Delivery opportunities of a trace. offset_ns: position in the trace at the start of the schedule. outages: begin
+    and length, ns, of times without opportunities."""
 
     trace: Trace
     offset_ns: int = 0
@@ -47,7 +47,7 @@ class Opportunities:
         positions = range(first * MS, last * MS, MS)
         times = np.array([self.trace.capacity(at, at + 1) for at in positions], np.int64) // PDO_BYTES
         if not self.looped and self.trace.duration_ns in positions:
-            # Without what the next pass would offer at its beginning.
+            # Exclude the opportunities that belong to the begin of the next pass.
             times[-1] -= self.trace.capacity(0, 1) // PDO_BYTES
         offered = np.repeat(np.array(positions, np.int64), times) - self.offset_ns
         for begin, length in self.outages:
@@ -58,10 +58,10 @@ class Opportunities:
 def write_mahimahi(
     log: PacketLog, file: IO[bytes], direction: int, schedule: Opportunities | None = None, queue: str = ""
 ) -> None:
-    """Write one direction, from the start of the schedule on, in the order of the records' nanoseconds.
+    """Write one direction, from the start of the schedule, in the order of the records' nanoseconds.
 
-    schedule: where the lines of the opportunities come from; without it there are none. queue: text for the header.
-    Without a known start, time counts from the first arrival.
+    schedule: source of the lines of the opportunities; ``None``: no such lines. queue: text for the header. If the
+    start is unknown, time counts from the first arrival.
     """
     zero = log.t0_ns
     if zero is None:
@@ -91,7 +91,7 @@ def _lines(events: Events, zero: int, offered: Integers) -> str:
     records, time = events.records, (events.time - zero) // MS
     size, enters = records["bytes"].astype(np.int64), events.point == ENTERS
     lost = ~enters & (records["drop"] != 0)
-    # As the original: the difference of two times that were rounded.
+    # As in the original: the difference of two rounded times.
     delay = time - (records["arrived"] - zero) // MS
     table = pl.DataFrame(
         {
@@ -110,10 +110,10 @@ def _lines(events: Events, zero: int, offered: Integers) -> str:
 
 
 def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities | None:
-    """Return the schedule of a direction; `None` where it had no trace.
+    """Return the schedule of a direction; `None` if the direction had no trace.
 
-    folder: where a relative path of a trace is looked for, after the folders of the run.
-    Errors: :class:`LogError` where the trace is not there any more, is another one, or was not played throughout.
+    folder: where a trace with a relative path is searched after the folders of the run.
+    Errors: :class:`LogError` if the trace is missing, has changed, or was not played throughout.
     """
     way = log.directions.get(direction, {})
     described = way.get("trace")
@@ -138,7 +138,7 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
 
 
 def _has_changes(log: PacketLog, direction: int) -> bool:
-    """Return whether schedule or queue were changed, by the scenario or manually, or the link was down."""
+    """Return whether the scenario or a user changed the schedule or the queue, or the link was down."""
     assert log.folder is not None
     planned = log.directions.get(direction, {}).get("changes") or []
     kinds = {kind for each in planned for kind in each.get("kinds", ())}
