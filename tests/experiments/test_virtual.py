@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -325,7 +326,7 @@ WITHOUT_MODEL = (
     tables(faults=[{"kind": "crash", "node": "edge-0", "at": "1 s", "for": "1 s"}])
     + app_table(
         "flood",
-        client={"on": "endpoint", "command": "ping -c 3 {server.address}"},
+        client={"on": "endpoint", "command": "ping -f -c 3 -Q 4 {server.address}"},
         server={"on": "edge", "command": "sleep 100"},
     )
     + app_table("again", client={"on": "endpoint", "command": "iperf3 -c edge", "restart": "always"})
@@ -343,8 +344,8 @@ WITHOUT_MODEL = (
 
 def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_path: Path) -> None:
     message = refusal(tmp_path, profile, WITHOUT_MODEL)
-    assert "application 'flood': the client 'ping'" in message
-    assert "application 'again': restart or status of its client" in message
+    assert "application 'flood': -f -Q of ping (modelled: -4, -c, -s, -i, -w, -W, -q, -n)" in message
+    assert "application 'again': restart of its client" in message
     assert "application 'capture': the client '/usr/bin/tcpdump'" in message
     assert "application 'transfer': '100.64.64.2' port 5299, where no iperf3 server listens" in message
     assert "application 'datagrams': -u -b of iperf3" in message
@@ -354,6 +355,11 @@ def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_pa
 
 
 PROGRAMS = """
+[apps.probe]
+kind = "program"
+client = { on = "endpoint", command = "ping -c 12 -i 0.1 -s 100 edge" }
+server = { on = "edge", command = "sleep 100" }
+
 [apps.lasting]
 kind = "program"
 client = { on = "endpoint", command = "iperf3 -c edge -p 5203 -t 60" }
@@ -372,13 +378,22 @@ server = { on = "edge", command = "iperf3 -s -p 5202", ready = { port = 5202 } }
 """
 
 
-def test_iperf3_carries_what_the_real_one_does(tmp_path: Path) -> None:
+def test_ping_and_iperf3_carry_what_the_real_ones_do(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(head(duration="20 s") + PROGRAMS)
     # Without a profile: none is needed.
     done = cellbed("run", scenario, "--virtual", "--out", tmp_path, status=0)
     assert "the run ended then" in done.stderr
     (run,) = tmp_path.glob("virtual-*")
+    probe = (run / "raw" / "probe.endpoint-0.client.out").read_text().splitlines()
+    assert probe[0] == "PING edge (100.64.64.2) 100(128) bytes of data."
+    reply = r"108 bytes from edge-0 \(100.64.64.2\): icmp_seq=\d+ ttl=64 time=(.*) ms"
+    times = [float(found[1]) for line in probe if (found := re.fullmatch(reply, line))]
+    # Twice the base delay; a full queue can drop a few.
+    assert len(times) >= 8
+    assert min(times) > 20
+    assert f"12 packets transmitted, {len(times)} received" in probe[-2]
+
     # What iperf3 has carried is in the tables.
     connections = pl.read_parquet(run / "connections.parquet").sort("to_server_bytes")
     up = connections.filter(server_port=5201)["to_server_bytes"].to_list()[-1]
@@ -387,7 +402,19 @@ def test_iperf3_carries_what_the_real_one_does(tmp_path: Path) -> None:
 
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     statuses = {each["what"]: each["status"] for each in events if each["event"] == "program ended"}
-    assert statuses == {"lasting.endpoint-0.client": 1, "up.endpoint-0.client": 0, "down.endpoint-0.client": 0}
+    assert statuses.pop("lasting.endpoint-0.client") == 1
+    assert list(statuses.values()) == [0, 0, 0]
+
+
+def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    text = head(duration="5 s").replace("base_delay", 'outage = [["0 s", "5 s"]]\nbase_delay')
+    client = {"on": "endpoint", "command": "ping -c 2 -i 0.2 -W 1 edge"}
+    scenario.write_text(text + app_table("probe", client=client))
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
+    assert "probe.endpoint-0.client on endpoint-0 ended with status 1: 2 packets transmitted, 0 received" in done.stderr
+    assert done.returncode == 1
+    assert (next(tmp_path.glob("virtual-*")) / "report.html").exists()
 
 
 def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:

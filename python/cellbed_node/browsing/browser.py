@@ -286,7 +286,7 @@ class BrowserLoad(generator.Generator):
         assert self._browser is not None
         return self._browser
 
-    def open(self) -> Flow:
+    def open_browser(self) -> Flow:
         """Open the first page."""
         raise NotImplementedError
 
@@ -299,7 +299,7 @@ class BrowserLoad(generator.Generator):
         self._folder.mkdir(parents=True)
         flags = [*self._flags, *self.flags, f"--log-net-log={self._folder / 'net.json'}"]
         self._browser = Browser(self._program, flags, self._folder, self.on_event)
-        self._browser.start(self.open())
+        self._browser.start(self.open_browser())
 
     def read_net_log(self) -> None:
         """Read the browser's new log entries."""

@@ -69,7 +69,7 @@ class VideoLoad(BrowserLoad):
     def ready(self) -> bool:
         return self._navigation_s is not None
 
-    def open(self) -> Flow:
+    def open_browser(self) -> Flow:
         page = yield from open_page(("Page", "Network", "Runtime", "Performance"))
         self._session = page.session
         yield "Runtime.addBinding", self._session, {"name": "cellbedReport"}

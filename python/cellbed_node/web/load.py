@@ -69,7 +69,7 @@ class WebLoad(BrowserLoad):
             self._load(first)
         return bool(self._spare) and self._warmed
 
-    def open(self, context: str | None = None) -> Flow:
+    def open_browser(self, context: str | None = None) -> Flow:
         """Open a page for the next load. context: with the cache and connections of earlier loads."""
         self._opening += 1
         page = yield from open_page(("Page", "Network", "Performance"), context)
@@ -99,7 +99,7 @@ class WebLoad(BrowserLoad):
         under_way = len(self._loads) + self._opening + len(self._spare)
         if (self._queue or not under_way) and self._opening <= len(self._queue) and under_way < MOST_OPEN:
             context = next((each.context for each in self._loads.values()), None) if self._settings.warm else None
-            self.browser.start(self.open(context))
+            self.browser.start(self.open_browser(context))
 
     def _load(self, request: PageLoad) -> None:
         page = self._spare.popleft()
@@ -181,12 +181,12 @@ class WebLoad(BrowserLoad):
     def _settle(self, made: Loading) -> Flow:
         try:
             if self._settings.warm:
-                yield from self.open(made.context)
+                yield from self.open_browser(made.context)
                 yield "Target.closeTarget", None, {"targetId": made.target}
             else:
                 yield "Target.disposeBrowserContext", None, {"browserContextId": made.context}
                 if not self._spare:
-                    yield from self.open()
+                    yield from self.open_browser()
         except BrowserError as error:
             self.trouble = str(error)
         self._answer(made.request.request)

@@ -1,10 +1,11 @@
-"""Programs in virtual time: iperf3 client and server, recognised by their command lines."""
+"""Programs in virtual time: ping, and iperf3 client and server, recognised by their command lines."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
+import statistics
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,19 +13,21 @@ from pathlib import Path, PurePosixPath
 from random import Random
 from typing import NoReturn
 
+from cellbed.testbed.machine.process import ProgramError
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands
 from cellbed.workloads.virtual.model import Model, Setting
-from cellbed.workloads.virtual.world import SECOND, Program, Socket, names
+from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Program, Socket, names
 
-_PROGRAM = "iperf3"
 _START_NS = 10_000_000
 """Time from the start of a program to its first packet: between this and twice this."""
 _UNIT = {"": 0, "k": 1, "m": 2, "g": 3}
-_IGNORED = ("-4", "--version4", "--forceflush")
-"""Flags without effect in this model."""
+_HEADERS, _ICMP = 28, 8
+"""Bytes of the headers of IPv4 and ICMP, and of ICMP alone."""
+_LATE_NS = 500_000, 1_500_000
+"""Minimum and maximum delay of a request of ping, which counts in whole milliseconds."""
 _STATE, _COOKIE, _PARAMETERS = 1, 37, 140
 """Lengths of iperf3 3.12 messages: state, cookie of a test, and its parameters."""
 _RESULTS, _RESULTS_OF_STREAM = 178, 106
@@ -39,8 +42,23 @@ class UnmodelledError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Echoes:
+    """The command line of ping. count: number of requests, None for no end. size: bytes of data. deadline_ns, wait_ns:
+    maximum time of all replies, and of replies after the last request."""
+
+    target: str
+    count: int | None
+    interval_ns: int
+    size: int
+    deadline_ns: int | None
+    wait_ns: int
+    quiet: bool
+    numeric: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Transfer:
-    """The command line of a client. size: bytes to send, in place of a duration. block: bytes per write."""
+    """The command line of an iperf3 client. size: bytes to send, in place of a duration. block: bytes per write."""
 
     target: str
     port: int
@@ -53,7 +71,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The command line of a server. The client's model contains both sides of a test."""
+    """The command line of an iperf3 server. The client's model contains both sides of a test."""
 
     port: int
 
@@ -61,8 +79,26 @@ class Listening:
         return lambda _: None
 
 
+Client = Echoes | Transfer
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser of the modelled options."""
+    """A parser of the modelled options of a program."""
+
+    def __init__(self, name: str, *ignored: str) -> None:
+        """ignored: flags without effect in the model."""
+        super().__init__(prog=name, add_help=False)
+        for flag in ignored:
+            self.add_argument(flag, action="store_true")
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Return the options. Raises UnmodelledError with the options that have no model."""
+        found, more = self.parse_known_args(list(words))
+        if more:
+            unknown = [word for word in more if word.startswith("-")] or more
+            modelled = ", ".join(each.option_strings[0] for each in self._actions if each.option_strings)
+            raise UnmodelledError(f"{shlex.join(unknown)} of {self.prog} (modelled: {modelled})")
+        return found
 
     def error(self, message: str) -> NoReturn:
         raise UnmodelledError(f"{self.prog}: {message}")
@@ -88,9 +124,23 @@ def _size(text: str) -> int:
     return int(float(found[1]) * 1024 ** _UNIT[found[2]])
 
 
-def parse(words: Sequence[str]) -> Transfer | Listening:
-    """Return the options of iperf3. Raises UnmodelledError for options without model."""
-    parser = _Parser(prog=_PROGRAM, add_help=False)
+def _ping(words: Sequence[str]) -> Echoes:
+    parser = _Parser("ping", "-4")
+    parser.add_argument("-c", dest="count", type=_number(1, float("inf")))
+    # Smaller or larger data means fragments on the links, or no round-trip times in the output.
+    parser.add_argument("-s", dest="size", type=_number(16, 1472), default=56)
+    parser.add_argument("-i", dest="interval_ns", type=_number(0.002, float("inf"), SECOND), default=SECOND)
+    parser.add_argument("-w", dest="deadline_ns", type=_number(1, float("inf"), SECOND))
+    parser.add_argument("-W", dest="wait_ns", type=_number(0.001, float("inf"), SECOND), default=10 * SECOND)
+    parser.add_argument("-q", dest="quiet", action="store_true")
+    parser.add_argument("-n", dest="numeric", action="store_true")
+    parser.add_argument("target")
+    found = vars(parser.parse(words))
+    return Echoes(**{name: found[name] for name in Echoes.__slots__})
+
+
+def _iperf3(words: Sequence[str]) -> Transfer | Listening:
+    parser = _Parser("iperf3", "-4", "--version4", "--forceflush")
     side = parser.add_mutually_exclusive_group(required=True)
     side.add_argument("-c", "--client", dest="target")
     side.add_argument("-s", "--server", action="store_true")
@@ -101,13 +151,7 @@ def parse(words: Sequence[str]) -> Transfer | Listening:
     parser.add_argument("-l", "--length", dest="block", type=_size, default=128 << 10)
     parser.add_argument("-P", "--parallel", dest="streams", type=_number(1, 128), default=1)
     parser.add_argument("-R", "--reverse", action="store_true")
-    for flag in _IGNORED:
-        parser.add_argument(flag, action="store_true")
-    found, more = parser.parse_known_args(list(words))
-    if more:
-        unknown = [word for word in more if word.startswith("-")] or more
-        modelled = ", ".join(each.option_strings[0] for each in parser._actions if each.option_strings)
-        raise UnmodelledError(f"{shlex.join(unknown)} of {_PROGRAM} (modelled: {modelled})")
+    found = parser.parse(words)
     if found.server:
         return Listening(found.port)
     if found.time_ns is not None and found.size is not None:
@@ -116,13 +160,16 @@ def parse(words: Sequence[str]) -> Transfer | Listening:
     return Transfer(found.target, found.port, time_ns, found.size, found.reverse, found.streams, found.block)
 
 
+_PROGRAMS: dict[str, Callable[[Sequence[str]], Client | Listening]] = {"ping": _ping, "iperf3": _iperf3}
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A program of a plan with its model; None for a server that only listens."""
 
     deployment: Deployment
     command: Command
-    model: Transfer | Listening | None
+    model: Client | Listening | None
 
 
 def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | None = None) -> list[Planned]:
@@ -134,13 +181,13 @@ def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | 
         for command in commands(each, role, raw, seed):
             program = PurePosixPath(command.command[0]).name if command.command else ""
             try:
-                model = parse(command.command[1:]) if program == _PROGRAM else None
-                if role == "server" and isinstance(model, Transfer):
+                model = _PROGRAMS[program](command.command[1:]) if program in _PROGRAMS else None
+                if role == "server" and isinstance(model, Client):
                     raise UnmodelledError(f"{program} as a server")
-                if role == "client" and not isinstance(model, Transfer):
+                if role == "client" and not isinstance(model, Client):
                     raise UnmodelledError(f"the client '{shlex.join(command.command[:1]) or 'of an image'}'")
-                if role == "client" and (command.restart != "never" or 0 not in command.status):
-                    raise UnmodelledError("restart or status of its client")
+                if role == "client" and command.restart != "never":
+                    raise UnmodelledError("restart of its client")
             except UnmodelledError as problem:
                 if problems is not None:
                     problems[str(problem)] = None
@@ -150,9 +197,9 @@ def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | 
 
 
 class _Programs(Model):
-    """Transfers of iperf3 over TCP."""
+    """Echoes of ping, and transfers of iperf3 over TCP."""
 
-    covers = (_PROGRAM,)
+    covers = tuple(_PROGRAMS)
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         found: dict[str, None] = {}
@@ -167,7 +214,7 @@ class _Programs(Model):
         nodes = {node.name: node for node in plan.nodes}
         own = planned(each, Path(), seed, found)
         for client in own:
-            if isinstance(client.model, Transfer):
+            if isinstance(client.model, Client):
                 why = _unreachable(plan, listening, nodes[client.command.node], client.model)
                 found |= {why: None} if why is not None else {}
         if each.table.server is not None and each.table.server.tcp and any(program.model is None for program in own):
@@ -176,24 +223,120 @@ class _Programs(Model):
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[_Load]:
         for program in planned(each, setting.raw, setting.seed):
-            if isinstance(program.model, Transfer):
+            if isinstance(program.model, Client):
                 yield _Load(setting, each, program.command, program.model)
             elif isinstance(program.model, Listening):
                 host = setting.world.hosts[program.command.node]
                 setting.world.listen(host, program.model.port, program.model, each.name)
 
 
-def _unreachable(plan: Plan, listening: set[tuple[str, int]], client: Node, model: Transfer) -> str | None:
+def _unreachable(plan: Plan, listening: set[tuple[str, int]], client: Node, model: Client) -> str | None:
     """Return why a client cannot reach its target; None if reachable. listening: nodes and ports of servers."""
     address = names(plan).get(model.target, model.target)
-    if address in {str(service.address) for service in plan.services.values()}:
-        return "iperf3 to the address of several servers"
+    is_shared = address in {str(service.address) for service in plan.services.values()}
     node = next((each.name for each in plan.nodes if str(each.ipv4) == address), None)
-    if node == client.name or address.startswith("127."):
+    is_own = node == client.name or address.startswith("127.")
+    if isinstance(model, Echoes):
+        return None if node is not None or is_shared or is_own else f"'{model.target}', which is no node"
+    if is_shared:
+        return "iperf3 to the address of several servers"
+    if is_own:
         return "iperf3 within a node"
     if node is None or (node, model.port) not in listening:
         return f"'{model.target}' port {model.port}, where no iperf3 server listens"
     return None
+
+
+class _Ping:
+    """A ping client: the addressed node answers its echo requests. random: source of the delay of each request. output:
+    called with the lines that iputils' ping prints. ended: called with the exit status."""
+
+    def __init__(
+        self,
+        program: Program,
+        options: Echoes,
+        random: Random,
+        output: Callable[[str], object],
+        ended: Callable[[int], None],
+    ) -> None:
+        self._world, self._host, self._options, self._output = program.world, program.host, options, output
+        self._random, self._ended = random, ended
+        self._over = False
+        self._sent: list[int] = []
+        self._targets: list[Host | None] = []
+        self._taken: dict[int, int] = {}
+        self._requests = Datagrams(self._world, self._answer, icmp=True)
+        self._answers = Datagrams(self._world, self._receive, icmp=True)
+
+    def begin(self) -> None:
+        """Send the first request."""
+        options, address = self._options, self._world.address_of(self._options.target)
+        size = f"{options.size}({options.size + _HEADERS})"
+        self._output(f"PING {options.target} ({address}) {size} bytes of data.")
+        is_named = options.target != address and not options.numeric
+        self._sender = f"{self._world.name_of(address)} ({address})" if is_named else address
+        if options.deadline_ns is not None:
+            self._world.at(self._world.now_ns + options.deadline_ns, self._finish)
+        self._send()
+
+    def terminate(self) -> int:
+        """End the program by SIGTERM, which it does not handle; return its exit status."""
+        self._over = True
+        return -15
+
+    def _send(self) -> None:
+        options, now_ns, number = self._options, self._world.now_ns, len(self._sent)
+        if self._over:
+            return
+        self._sent.append(now_ns)
+        address = self._world.address_of(options.target)
+        stays = address in self._world.spread and self._targets
+        target = self._targets[0] if stays else self._world.host_of(address, self._host)
+        self._targets.append(target)
+        if target is not None:
+            self._requests.send((self._host, 0), (target, 0), options.size + _HEADERS, number)
+        if options.count is None or options.deadline_ns is not None or number + 1 < options.count:
+            self._world.at(now_ns + options.interval_ns + self._random.randrange(*_LATE_NS), self._send)
+        else:
+            known_ns = max(2 * max(self._taken.values()), options.interval_ns) if self._taken else options.wait_ns
+            self._world.at(now_ns + known_ns, self._finish)
+
+    def _answer(self, number: int) -> None:
+        """Send the reply of the target's kernel to a request."""
+        target = self._targets[number]
+        assert target is not None
+        self._answers.send((target, 0), (self._host, 0), self._options.size + _HEADERS, number)
+
+    def _receive(self, number: int) -> None:
+        if self._over:
+            return
+        taken_ns, again = self._world.now_ns - self._sent[number], " (DUP!)" if number in self._taken else ""
+        self._taken.setdefault(number, taken_ns)
+        if not self._options.quiet:
+            text = f"{self._options.size + _ICMP} bytes from {self._sender}: icmp_seq={number + 1} ttl=64"
+            span = taken_ns / 1e6
+            digits = 0 if span >= 99.95 else 1 if span >= 9.995 else 2 if span >= 1 else 3
+            self._output(f"{text} time={span:.{digits}f} ms{again}")
+        if self._options.count is not None and len(self._taken) >= self._options.count:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        options, sent, received = self._options, len(self._sent), len(self._taken)
+        lost = f"{(sent - received) * 100 / sent:g}% packet loss"
+        took = (self._sent[-1] - self._sent[0]) // 1_000_000
+        self._output(f"\n--- {options.target} ping statistics ---")
+        self._output(f"{sent} packets transmitted, {received} received, {lost}, time {took}ms")
+        spans = [taken_ns / 1e6 for taken_ns in self._taken.values()]
+        if spans:
+            figures = min(spans), statistics.fmean(spans), max(spans), statistics.pstdev(spans)
+            self._output(f"rtt min/avg/max/mdev = {'/'.join(f'{each:.3f}' for each in figures)} ms")
+        else:
+            self._output("")
+        missing = options.deadline_ns is not None and options.count is not None and received < options.count
+        self._ended(1 if not received or missing else 0)
 
 
 class _Iperf3:
@@ -327,12 +470,18 @@ class _Load:
     """A client's program from the start of its load to its end, like
     :class:`~cellbed.testbed.programs.unmodified.UnmodifiedProgram` in a real run."""
 
-    def __init__(self, setting: Setting, deployment: Deployment, command: Command, model: Transfer) -> None:
+    def __init__(self, setting: Setting, deployment: Deployment, command: Command, model: Client) -> None:
         self._world, self._journal, self._command = setting.world, setting.journal, command
-        self._deployment = deployment
+        self._deployment, self._file = deployment, setting.raw / f"{command.name}.out"
+        self._printed: list[str] = []
         program = Program(setting.world, setting.world.hosts[command.node], deployment.name)
-        self._process = _Iperf3(program, model, self._ended)
-        self._start_ns = _START_NS + Random(f"{setting.seed}/{command.name}").randrange(_START_NS)
+        random = Random(f"{setting.seed}/{command.name}")
+        self._process = (
+            _Ping(program, model, random, self._printed.append, self._ended)
+            if isinstance(model, Echoes)
+            else _Iperf3(program, model, self._ended)
+        )
+        self._start_ns = _START_NS + random.randrange(_START_NS)
         self.over = False
 
     def start(self, t0_ns: int) -> None:
@@ -340,23 +489,29 @@ class _Load:
         self._world.at(t0_ns + self._deployment.stop_ns, self._stop)
 
     def finish(self) -> None:
-        pass
+        self._file.write_text("".join(f"{line}\n" for line in self._printed), encoding="utf-8")
 
     def _note(self, event: str, **more: object) -> None:
         self._journal.note(event, self._command.name, self._world.now_ns, node=self._command.node, **more)
 
     def _start(self) -> None:
-        self._note("program started")
+        self._note("program started", log=self._file.name)
         self._world.at(self._world.now_ns + self._start_ns, lambda: None if self.over else self._process.begin())
 
     def _stop(self) -> None:
         if not self.over:
-            self._ended(self._process.terminate())
+            self._done(self._process.terminate())
 
-    def _ended(self, status: int) -> None:
+    def _done(self, status: int) -> None:
         self._note("program ended", status=status)
         self._note("program done")
         self.over = True
+
+    def _ended(self, status: int) -> None:
+        self._done(status)
+        if status not in self._command.status:
+            last = next((line for line in reversed(self._printed) if line), "")
+            raise ProgramError(f"{self._command.name} on {self._command.node} ended with status {status}: {last}")
 
 
 VIRTUAL = _Programs()

@@ -5,6 +5,7 @@ Lengths of real signatures vary by a byte or two; a prediction must be the same 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,15 @@ class Handshake:
 
     @classmethod
     def of(cls, samples: Sequence[dict[str, Any]]) -> Handshake:
-        """Return the median handshake in the samples of requests that opened a connection. Errors:
-        :class:`CellbedError` without one."""
+        """Return the medians of the samples of requests that opened a connection, and their fewest tickets. Errors:
+        :class:`CellbedError` without a sample."""
         found = [each["handshake"] for each in samples if each.get("handshake") is not None]
         if not found:
             raise CellbedError("the profile has no request that opened a connection with TLS: measure it anew")
-        return cls(*(sorted(values)[len(values) // 2] for values in zip(*found, strict=True)))
+        hello, flight, tickets, work_ns = zip(*found, strict=True)
+        middle = statistics.median_high
+        # Replies to other requests of a connection can precede the reply to the request that opened it.
+        return cls(middle(hello), middle(flight), min(tickets), middle(work_ns))
 
 
 def _record(kind: bytes, size: int) -> bytes:

@@ -288,10 +288,10 @@ class Socket:
 
 
 class Datagrams:
-    """A UDP socket. arrived: called with the number of each datagram on arrival."""
+    """A datagram socket of UDP, or of ICMP echoes. arrived: called with the number of each datagram on arrival."""
 
-    def __init__(self, world: World, arrived: Callable[[int], None]) -> None:
-        self._world, self._arrived = world, arrived
+    def __init__(self, world: World, arrived: Callable[[int], None], *, icmp: bool = False) -> None:
+        self._world, self._arrived, self._icmp = world, arrived, icmp
         self._first = world.register(arrived)
 
     def send(self, source: tuple[Host, int], target: tuple[Host, int], size: int, number: int) -> None:
@@ -301,7 +301,7 @@ class Datagrams:
             world.at(world.now_ns + _LOOPBACK_NS, lambda: self._arrived(number))
             return
         ends = (sender.vertex, source[1]), (receiver.vertex, target[1])
-        world.network.send(False, *ends, size, self._first + number)
+        world.network.send(self._icmp, *ends, size, self._first + number)
 
 
 DatagramServer = Callable[[bytes, Callable[[bytes], None]], None]
@@ -501,6 +501,10 @@ class World:
         if address in self._shared:
             return list(self._shared[address].values())
         return [self._by_address[address]] if address in self._by_address else []
+
+    def name_of(self, address: str) -> str:
+        """Return the first name of an address; the address itself without a name."""
+        return next((name for name, named in self._names.items() if named == address), address)
 
     def address_of(self, name: str) -> str:
         """Return the address of a name; an address is returned unchanged."""
