@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 MOST = 4
-"""Nodes of a group, and links of them, that are listed one by one; of more the first and the last."""
+"""Maximum number of nodes or links of a group listed one by one; of a larger group the first and the last are."""
 T = TypeVar("T")
 
 

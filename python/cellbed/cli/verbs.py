@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from cellbed.support import extensions
 
 SIBLINGS = {"evaluate": "papers", "reproduce": "papers", "simulate": "datacentre"}
-"""The verbs of other distributions, with the extra of cellbed that installs each one's. They are entry points of the
+"""Verbs of other distributions, with the extra of cellbed that installs each. Each verb is an entry point of the
 group ``cellbed.verbs``: name of the verb, module."""
 
 

@@ -10,10 +10,10 @@ from cellbed.support.stages import difference
 from cellbed_node import inputs
 
 CHANGES = "changes.jsonl"
-"""In the raw folder of a run: the emulator's record of every change by command."""
+"""File in the raw folder of a run: the emulator's record of every change by command."""
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LISTED = 3
-"""Changes that a warning lists one by one."""
+"""Maximum number of changes that a warning lists one by one."""
 
 
 @dataclass(frozen=True, slots=True)

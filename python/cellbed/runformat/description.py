@@ -14,7 +14,7 @@ from cellbed_node.ledger import Status
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
 REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
-"""Columns of requests that programs report: its name, when it began, and its identifiers in OpenTelemetry."""
+"""Columns of requests that programs report: name, begin, and identifiers in OpenTelemetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Measure:
 
 
 REPORTED_MEASURE = Measure("span_s", "own time of spans that end before the last byte of their reply", "s")
-"""Of requests that programs report, whose latency ends with their reply then."""
+"""Measure of requests whose span ends before the reply. Their latency ends with the reply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from cellbed.support.errors import CellbedError
 from cellbed_node.temporary import remove_tree
 
 RESERVE = Path("raw", "reserve")
-"""A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a
-disk that became full during the run has room for that."""
+"""A file in the folder of an unfinished run, removed before ``run.json`` is written for the last time. A disk that
+became full during the run then has room for ``run.json``."""
 RESERVE_BYTES = 1 << 18
 
 

@@ -22,10 +22,10 @@ FILE = "run.log"
 VARIABLE = "CELLBED_LOG"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LARGEST = 4 << 20
-"""Bytes of the file for lines below a warning; warnings and errors may have as many more."""
+"""Maximum bytes of the file for lines below a warning; warnings and errors may use as many more."""
 LONGEST_LINE = 2_000
 MOST_WAITING = 1_000
-"""Lines kept in memory until there is a folder, or while the disk is full."""
+"""Maximum number of lines kept in memory until the folder exists, or while the disk is full."""
 
 _ROOT = logging.getLogger("cellbed")
 

@@ -11,7 +11,7 @@ PLACES: dict[Place, str] = {
     "remote": "remote node",
     "downlink": "downlink",
 }
-"""Where time passes, in order, with its name in reports."""
+"""Places where time passes, in order, with their names in reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ HANDSHAKE = (
     Span("connect", "endpoint", "Opening a connection", "connect",
          "begins to open → request handed to TCP, without the handshake's way", "connect_rest"),
 )
-"""From the client's stamp ``opening`` to ``sent``: of a request for which a connection is opened; else there is no
+"""From the client's stamp ``opening`` to ``sent``, for a request that opens a connection. Other requests have no
 handshake."""
 
 UPLINK = (
@@ -87,8 +87,8 @@ DATAGRAM_UPLINK = (
          "uplink_entered"),
     *(span for span in UPLINK if span.name in ("uplink_queue", "uplink_delay")),
 )
-"""A request in one datagram from the stamp ``sent`` of its client to ``uplink_left``. ``uplink_start`` of its record is
-the number of the datagram (``workloads/udp.py``), ``uplink_end`` the next one."""
+"""A request in one datagram from the stamp ``sent`` of its client to ``uplink_left``. In the record, ``uplink_start``
+is the number of the datagram (``workloads/udp.py``), and ``uplink_end`` the next number."""
 
 DATAGRAM_DOWNLINK = tuple(span for span in DOWNLINK if span.name in ("downlink_queue", "downlink_delay"))
 """A reply in one datagram from ``downlink_entered`` to ``downlink_left``."""
@@ -129,7 +129,7 @@ def add_proxy(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 PATH = "path_"
-"""Begins the stamps of the parts of a page's load: durations of its objects on the critical path."""
+"""Prefix of the stamps of a page load's parts: durations of the page's objects on the critical path."""
 
 
 def on_path(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -138,7 +138,7 @@ def on_path(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 SERVICE = "service_"
-"""Begins the names of parts that services report."""
+"""Prefix of the names of parts that services report."""
 
 
 def divide_server(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
