@@ -9,5 +9,5 @@ _NAME = 15
 
 
 def recorded(name: str) -> str:
-    """Return the name of a law as it is in samples: its last 15 bytes."""
+    """Return the name of a law in samples: its last 15 bytes."""
     return name.encode()[-_NAME:].decode(errors="replace")

@@ -1,7 +1,7 @@
 """The records of programs of a run: JSON lines in ``raw/<application>.<node>.<file>``.
 
-The columns of a client's record are the fields of :class:`cellbed_node.ledger.Request`. Kinds of
-application declare more columns (:class:`cellbed.runformat.description.Description`).
+The columns of a client's record are the fields of :class:`cellbed_node.ledger.Request`. A kind of application may
+declare more columns (:class:`cellbed.runformat.description.Description`).
 """
 
 from typing import Literal, get_args

@@ -16,12 +16,12 @@ PLACES: dict[Place, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a request's latency: the time between two stamps, or a duration that is measured as such.
+    """A part of a request's latency: the time between two stamps, or a duration measured directly.
 
-    name: its column in ``requests.parquet`` is ``part_<name>``, in seconds. place: where the time passes; a client's
-    programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: of reports;
-    short: the same where there is little room; meaning: its begin and end in words. begin, end: stamps, columns
-    without their ``_ns``; with `end` empty, `begin` is a duration.
+    name: the column in ``requests.parquet`` is ``part_<name>``, in seconds. place: place where the time passes; a
+    client's programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: name in
+    reports; short: short name in reports; meaning: begin and end of the part in words. begin, end: stamps, as column
+    names without ``_ns``; with `end` empty, `begin` is a duration.
     """
 
     name: str
@@ -118,7 +118,7 @@ REPORTED = (
 
 
 def add_proxy(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the parts with a part for a proxy behind the queues of each way."""
+    """Return the parts, with a part for a proxy after the queue of each direction."""
     found = []
     for span in spans:
         found.append(span)
@@ -133,7 +133,7 @@ PATH = "path_"
 
 
 def on_path(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the parts of a page's load whose objects have the parts `spans`, the browser's first."""
+    """Return the parts of a page load. spans: parts of the page's objects, the browser's first."""
     return tuple(replace(span, begin=f"{PATH}{span.name}", end="") for span in spans)
 
 
@@ -142,7 +142,7 @@ SERVICE = "service_"
 
 
 def divide_server(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
-    """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
+    """Divide the part :data:`SERVER` of `spans` among the spans that the service reports. services: their names."""
     at = next((index for index, span in enumerate(spans) if span.name == SERVER.name), None)
     if not services or at is None:
         return tuple(spans)
