@@ -137,7 +137,7 @@ def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], 
 
 
 def full_queue_span(log: NDArray[Any], zero: int) -> tuple[int, int]:
-    """Return begin and end, ns, of the span in which all served users have packets waiting."""
+    """Return beginning and end, ns, of the span in which all served users have packets waiting."""
     served = [log[log["direction"] == user] for user in np.unique(log["direction"])]
     # Proportional fair has an averaging window of 1 s: late arrivals have no effect after a few windows.
     begin = max(zero, *(int(mine["arrived"].min()) for mine in served)) + SETTLE_NS

@@ -130,7 +130,7 @@ def correlate(slow: float, correlation: float) -> Series:
 
 
 def outage(share: float) -> Series:
-    """Return log-normal latencies with an outage at a random place. share: waiting requests; the first waits longest."""
+    """Return log-normal latencies with an outage at a random place. share: waiting share; the first waits longest."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         length, since = max(1, round(share * n)), (np.arange(n) - random.integers(n)) % n

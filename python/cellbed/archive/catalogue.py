@@ -51,7 +51,7 @@ class TraceSource:
         return replayable(*archive.series_and_hash(name, part))
 
     def entry(self) -> "tuple[Entry, Part] | None":
-        """Return the archive's entry and its direction of this trace; None for a file. Raises TraceError."""
+        """Return the trace's entry of the archive, and the direction; None for a file. Raises TraceError."""
         if isinstance(self._file, Path):
             return None
         archive, name, part = self._file
@@ -120,7 +120,7 @@ def is_named(text: str) -> bool:
 
 
 def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dict[Part, Statistics]":
-    """Return the statistics by part of an entry, or of the one direction that `name` contains. Raises TraceError.
+    """Return the statistics of an entry by part; only one direction's if `name` contains it. Raises TraceError.
 
     Stored statistics of this definition are used.
     """

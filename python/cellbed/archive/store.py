@@ -310,7 +310,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def finite_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures without missing and non-finite values: TOML lacks null, and readers differ on NaN."""
+    """Return the figures without missing and non-finite values, which TOML lacks or readers treat differently."""
     return {
         key: value
         for key, value in figures.items()

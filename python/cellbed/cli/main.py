@@ -144,7 +144,7 @@ def _is_interruption(end: SystemExit) -> bool:
 
 
 def _is_output_broken() -> bool:
-    """Return whether writing an empty line fails, too. If writing succeeds, the line before the error does no harm."""
+    """Return whether writing an empty line fails, too. If not, the empty line before the error message does no harm."""
     try:
         sys.stdout.flush()
         os.write(1, b"\n")

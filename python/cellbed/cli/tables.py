@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 MOST = 4
-"""Maximum number of nodes or links of a group listed one by one; of a larger group the first and the last are."""
+"""Maximum number of nodes or links of a group listed one by one; a larger group is one row, from first to last."""
 T = TypeVar("T")
 
 

@@ -81,7 +81,7 @@ class _Project:
         """The table of each service."""
 
     def unresolved(self, place: Place, problem: str) -> ImportedFileError:
-        """Return the error for a part of a file that Compose resolves."""
+        """Return the error for a part of a file that Compose must resolve first."""
         command = f"docker compose -f {shlex.quote(str(self.path))} config > resolved.yaml"
         return place.error(f"{problem}: resolve the file with `{command}` and import resolved.yaml")
 
@@ -207,7 +207,7 @@ def _image_name(name: str) -> str:
 
 
 class _Mapping:
-    """Maps the keys of one service."""
+    """The conversion of one service's keys."""
 
     def __init__(self, project: _Project, keys: Keys, services: set[str], aliases: dict[str, list[str]]) -> None:
         self.project, self.keys, self.services, self.aliases = project, keys, services, aliases

@@ -303,7 +303,7 @@ def _copy(keys: Keys) -> Keys:
 
 
 class _Container:
-    """Maps the keys of one container."""
+    """The conversion of one container's keys."""
 
     def __init__(
         self, cluster: _Cluster, keys: Keys, found: Service, pod: _Pod, volumes: Mapping[str, Keys], kept: set[str]

@@ -53,7 +53,7 @@ class Mount:
 
 @dataclass(slots=True)
 class Service:
-    """One container, or equal ones.
+    """One container, or several equal containers.
 
     entrypoint, command: None for the image's own. templates: variables of the environment whose values have names in
     braces, which the scenario fills in. folder: working directory. ports: TCP ports of the service, as far as known.

@@ -14,7 +14,7 @@ from cellbed_node.ledger import Status
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
 REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
-"""Columns of requests that programs report: name, begin, and identifiers in OpenTelemetry."""
+"""Columns of requests that programs report: name, beginning, and identifiers in OpenTelemetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Measure:
 
 
 REPORTED_MEASURE = Measure("span_s", "own time of spans that end before the last byte of their reply", "s")
-"""Measure of requests whose span ends before the reply. Their latency ends with the reply."""
+"""Measure of reported requests whose span ends before the reply. The latency then ends with the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ProgramMeasures:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """A sentence that a report must contain. detail: additional text on the page; it emphasises the caution."""
+    """A sentence that a report must contain. detail: more text, for the page, which then emphasises the sentence."""
 
     text: str
     detail: str = ""
@@ -68,9 +68,9 @@ class Description:
     server's first stamp is the arrival of the request. same: columns with equal values in paired runs.
     name: name of the application in the scenario. clients, servers: names of nodes; client i belongs to server i mod
     the number of servers; with the policy "nearest", to the server of the client's cell; with another balance than
-    "client", to all servers. start_ns, stop_ns: begin and end of the load since the start of the schedule (stop
-    ``None``: end of the schedule). skip_ns: time since the start of the schedule that all measures leave out.
-    deadline_ns: maximum time of a good reply that is on time, ``None`` for no deadline. expectations: limits of
+    "client", to all servers. start_ns, stop_ns: beginning and end of the load since the start of the schedule
+    (stop ``None``: end of the schedule). skip_ns: time since the start of the schedule that all measures leave out.
+    deadline_ns: maximum latency of a reply that is on time, ``None`` for no deadline. expectations: limits of
     measures. ports: known ports of the servers. services: names of the spans that services have reported
     (:mod:`cellbed.testbed.programs.reports`). own: measures that the programs write. bearable: limits of these
     measures, each with a name in words; if a limit is exceeded, the machine disturbed the run.

@@ -30,4 +30,4 @@ SERVED: dict[str, ColumnType] = {"request": "integer", "endpoint": "text"}
 """Columns of a server's record in every kind of application: the served request."""
 _OFFSETS = ("message", "received_ns", "bytes", "local_port", "remote_port", "downlink_start", "downlink_end")
 MESSAGE: dict[str, ColumnType] = {**SERVED, **dict.fromkeys(_OFFSETS, "integer")}
-"""Columns of the record of a message of a streamed reply."""
+"""Columns of the record of a streamed reply's message."""

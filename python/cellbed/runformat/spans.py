@@ -20,8 +20,8 @@ class Span:
 
     name: the column in ``requests.parquet`` is ``part_<name>``, in seconds. place: place where the time passes; a
     client's programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: name in
-    reports; short: short name in reports; meaning: begin and end of the part in words. begin, end: stamps, as column
-    names without ``_ns``; with `end` empty, `begin` is a duration.
+    reports; short: short name in reports; meaning: beginning and end in words. begin, end: stamps, as column names
+    without ``_ns``; with `end` empty, `begin` is a duration.
     """
 
     name: str

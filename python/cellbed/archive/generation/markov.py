@@ -1,13 +1,13 @@
 """A Markov-modulated rate with outages, fitted to a recording.
 
-The model has two nested chains. Every two seconds have one of up to six **regimes**, by their mean rate; regimes form a
-first-order Markov chain. Within a regime, each tenth of a second has one of up to eight **levels**, by its rank among
-the regime's rates. Levels form a Markov chain, too. A rate is drawn from its level's part of the regime's distribution.
+The model has two nested chains. Each two seconds have one of up to six **regimes**, selected by the mean rate. Regimes
+form a first-order Markov chain. Each tenth of a second has one of up to eight **levels**, selected by rank among the
+regime's rates. Levels form a Markov chain, too. A rate is drawn from its level's part of the regime's distribution.
 Both chains run on a clock that pauses in outages. In each tick an outage begins with a probability that depends on the
-regime. Its length is drawn from the distribution of the recording's outages.
+regime. The length of an outage is a rank drawn on the ordered lengths of the recording's outages.
 
-So the generated rates have the recording's distribution by construction. The autocorrelation over seconds is that of
-the regime chain and falls off exponentially. Patterns and drifts over minutes are lost. Probabilities are counts of the
+So the generated rates have the recording's distribution by construction. The autocorrelation over seconds is the regime
+chain's and falls off exponentially. Patterns and drifts over minutes are lost. Probabilities are counts of the
 recording and draws are whole numbers: equal recordings and seeds give equal series.
 """
 

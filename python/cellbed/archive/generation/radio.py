@@ -34,8 +34,8 @@ _EDGE_PARTS = 5
 class Handover:
     """Changes of the cell.
 
-    every_ns: mean time between changes. least_ns, most_ns: minimum and maximum gap. spread_db: standard deviation of a
-    cell's offset of the signal.
+    every_ns: mean time between changes. least_ns, most_ns: minimum and maximum gap. spread_db: deviation of a cell's
+    addition to the signal.
     """
 
     every_ns: int

@@ -97,7 +97,7 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
 
 
 def _scatter(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
-    """Move each batch to a random time between its own and the previous batch's, or the start of its spell."""
+    """Move each batch to a random earlier time, not before the previous batch or the start of the batch's spell."""
     begins = np.append(0, np.nonzero(np.diff(batch))[0] + 1)
     own = at[begins]
     low = np.maximum(np.append(before, own[:-1]), floor[begins])

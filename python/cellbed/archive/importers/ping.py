@@ -262,7 +262,7 @@ def _round_trip(text: bytes) -> int | None:
 
 
 def _probe_counts(text: bytes) -> tuple[int, int] | None:
-    """Return the numbers of sent and answered probes in a line of the statistics; None if its numbers disagree."""
+    """Return the numbers of sent and answered probes in a line of consistent statistics; None for other lines."""
     found = _SUMMARY.match(text) if b"%" in text else None
     if found is None:
         return None

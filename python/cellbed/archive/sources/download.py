@@ -160,12 +160,12 @@ _DAMAGED = (
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file's name is that of a zip or tar archive."""
+    """Return whether a file's name has the ending of a zip or tar archive."""
     return path.name.lower().endswith(tuple(_ENDINGS))
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Extract the files of an archive. Raises TraceError for one that is damaged or unsafe."""
+    """Extract the files of an archive. Raises TraceError for a damaged or unsafe archive."""
     kind = next(name for ending, name in _ENDINGS.items() if archive.name.lower().endswith(ending))
     try:
         # For a zip archive, Python skips files outside the folder and extracts links as plain files.

@@ -66,7 +66,7 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Outages in order of time. begins, lengths: begin and length of each outage, ns."""
+    """Outages in order of time. begins, lengths: beginning and length of each outage, ns."""
 
     begins: Times
     lengths: Times
