@@ -77,7 +77,7 @@ print(count)
 def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **changes: Any) -> Case:
     """Return a case with one TCP flow over `stages`, and `back` in the other direction.
 
-    The window fills a path of 100 ms and no queue is shorter, so that no losses and no recovery affect the figures.
+    The window fills a path of 100 ms and no queue is shorter, so that the sender's loss recovery has no effect.
     """
     window = max(4_000_000, bit_rate // 80)
 

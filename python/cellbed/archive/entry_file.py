@@ -51,7 +51,7 @@ def read_entry(folder: Path) -> Entry:
 
 
 def _without_unknown(value: Any) -> Any:
-    """Return a value without unknown parts: null, which TOML lacks, empty and non-finite ones."""
+    """Return a value without unknown parts: null, which TOML lacks, empty values, NaN and infinity."""
     if isinstance(value, dict):
         return {key: _without_unknown(each) for key, each in value.items() if not _is_unknown(each)}
     if isinstance(value, list):

@@ -284,7 +284,5 @@ def _decimal(text: bytes, places: int) -> int | None:
 
 
 def _first_number(text: bytes) -> int:
-    """Return the sequence number of the first probe: 1 for iputils, recognised by a data size such as ``56(84)``, else
-    0.
-    """
+    """Return the number of the first probe: 1 for iputils, recognised by a data size such as ``56(84)``, else 0."""
     return int(re.search(rb"[0-9]\(", text) is not None)
