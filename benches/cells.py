@@ -2,8 +2,8 @@
 
     .venv/bin/python benches/cells.py [--users 50] [--seconds 9]
 
-Every user always has packets waiting; every second channel is twice as fast, and half of the users have priority.
-Shares of the cell follow from the scheduler alone. Times are from the emulator's packet log and do not depend on the
+Every user always has packets waiting. Every second channel is twice as fast, and half of the users have priority. So
+shares of the cell follow from the scheduler alone. Times are from the emulator's packet log and do not depend on the
 load of this machine.
 """
 
@@ -45,7 +45,7 @@ while True:
     receiver.recv(2048)
 """
 Flows = list[tuple[list[int], list[int]]]
-"""For each user the times of its bursts, ns, and their numbers of packets."""
+"""Times of each user's bursts, ns, and number of packets of each burst."""
 
 
 def cell(users: int, scheduler: str, folder: Path) -> dict[str, Any]:
@@ -105,12 +105,12 @@ def send(config: dict[str, Any], flows: Flows, seconds: float, folder: Path) -> 
 
 
 def jain(values: NDArray[Any]) -> float:
-    """Return Jain's index of fairness: 1 where all are equal, 1/n where one has everything."""
+    """Return Jain's index of fairness: 1 if all values are equal, 1/n if all but one are 0."""
     return float(values.sum() ** 2 / (len(values) * (values**2).sum()))
 
 
 def fair_shares(users: int, scheduler: str) -> NDArray[Any]:
-    """Return Mbit/s of each saturated user by the closed form."""
+    """Return the rate of each saturated user by the closed form, Mbit/s."""
     number = np.arange(users)
     rates = RATE / 1e6 * (1 + number % 2)
     chosen = {"max-rate": number % 2 == 1, "priority": 2 * number // users == 0}.get(scheduler, number >= 0)
@@ -118,13 +118,13 @@ def fair_shares(users: int, scheduler: str) -> NDArray[Any]:
 
 
 def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Measure Mbit/s of each user; return them and the closed form."""
-    # Above the highest share.
+    """Return the measured rate of each user, Mbit/s, and the closed form."""
+    # Offered load of a user, above the highest share.
     each = 2.5 * RATE / users * 2
     gap = round(PACKET * 8e9 / each)
     first = [user * gap // users for user in range(users)]
     count = int(seconds * 1e9 / gap)
-    # First a stock, so that all wait from the start on.
+    # The first burst is long, so that all users have packets waiting from the start.
     flows: Flows = [([0, *(it + n * gap for n in range(count))], [100, *(1 for _ in range(count))]) for it in first]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -137,9 +137,9 @@ def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], 
 
 
 def full_queue_span(log: NDArray[Any], zero: int) -> tuple[int, int]:
-    """Return the longest span, ns, while all served users have packets waiting."""
+    """Return beginning and end, ns, of the span in which all served users have packets waiting."""
     served = [log[log["direction"] == user] for user in np.unique(log["direction"])]
-    # Proportional fair forgets late arrivals after some times its window of 1 s.
+    # Proportional fair has an averaging window of 1 s: late arrivals have no effect after a few windows.
     begin = max(zero, *(int(mine["arrived"].min()) for mine in served)) + SETTLE_NS
     end = int(log["released"].max())
     for mine in served:

@@ -34,7 +34,7 @@ PAYLOAD_SHARE = 1448 / 1500
 
 
 class NotMeasuredError(Exception):
-    """A shell that did not work. The text has its message."""
+    """A shell failed. The text contains the shell's message."""
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def run_behind_link(shell: Shell, link: Link, program: str, arguments: list[obje
     try:
         yield process.pid
     finally:
-        # All peers clean up when their command ends; not all do when they are ended.
+        # End the command first: all peers clean up then, but not all clean up when killed.
         for pid in split_processes(process.pid, program)[1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -197,7 +197,7 @@ def cases() -> list[Case]:
 
 
 def enter_network() -> None:
-    """Continue in a new network namespace, which vanishes with all that peers leave in it."""
+    """Continue in a new network namespace. It is removed at the end, with all remains of peers."""
     if os.geteuid() != 0:
         print("the comparison with peers is left out: their programs set up networks; run it as root")
         sys.exit(0)

@@ -31,7 +31,7 @@ Draws = NDArray[np.float64]
 
 
 def draw(name: str, shape: tuple[int, ...], random: np.random.Generator) -> Draws:
-    """Return values of a distribution; only values of t may be negative."""
+    """Return values of a distribution; only the t distribution has negative values."""
     match name.split():
         case ["normal"]:
             return random.normal(10, 2, shape)
@@ -71,7 +71,7 @@ def mean_coverage(name: str, n: int, simulations: int) -> float:
 
 
 def median_coverage(name: str, n: int, simulations: int) -> float:
-    """Return the coverage of the interval of the median; nan where the repetitions do not support one."""
+    """Return the coverage of the interval of the median; nan if the repetitions do not support an interval."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
     return coverage(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
 
@@ -83,7 +83,7 @@ def coverage_of_pairs(name: str, n: int, simulations: int) -> float:
 
 
 def _proportional(name: str, n: int, simulations: int) -> tuple[Draws, Draws]:
-    """Pairs of a factor that multiplies by 1.5, each value with 10 % of noise."""
+    """Return pairs whose second value is 1.5 times the first, each value with 10 % of noise."""
     random = np.random.default_rng(SEED)
     base, shape = draw(name, (simulations, n), random), (simulations, n)
     first, second = (base * factor * np.exp(random.normal(0, 0.1, shape)) for factor in (1, 1.5))
@@ -91,13 +91,13 @@ def _proportional(name: str, n: int, simulations: int) -> tuple[Draws, Draws]:
 
 
 def difference_coverage(name: str, n: int, simulations: int) -> float:
-    """Return the coverage of the mean difference of pairs where the factor multiplies."""
+    """Return the coverage of the mean difference of pairs with a multiplying factor."""
     first, second = _proportional(name, n, simulations)
     return coverage(mean_bounds(second - first), 0.5 * math.exp(0.005) * MEANS[name])
 
 
 def ratio_coverage(name: str, n: int, simulations: int) -> float:
-    """Return the coverage of the ratio of pairs where the factor multiplies."""
+    """Return the coverage of the ratio of pairs with a multiplying factor."""
     first, second = _proportional(name, n, simulations)
     return coverage(mean_bounds(np.log(second / first)), math.log(1.5))
 
@@ -106,7 +106,7 @@ Series = Callable[[int, np.random.Generator], Draws]
 
 
 def queue(load: float) -> Series:
-    """Sojourn times of an M/M/1 queue in equilibrium, with a mean service of 1 (Lindley's recursion)."""
+    """Return sojourn times of an M/M/1 queue in equilibrium, with a mean service time of 1 (Lindley's recursion)."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         first = random.exponential(1 / (1 - load)) if random.random() < load else 0.0
@@ -119,7 +119,7 @@ def queue(load: float) -> Series:
 
 
 def correlate(slow: float, correlation: float) -> Series:
-    """Log-normal latencies; `slow`: share of the variance of their logarithms that is an AR(1) process."""
+    """Return log-normal latencies. slow: share of an AR(1) process in the variance of their logarithms."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         noise = random.normal(0, math.sqrt(1 - correlation**2), n)
@@ -130,7 +130,7 @@ def correlate(slow: float, correlation: float) -> Series:
 
 
 def outage(share: float) -> Series:
-    """Log-normal latencies, and an outage at a random place that `share` of the requests meet, the first longest."""
+    """Return log-normal latencies with an outage at a random place. share: waiting share; the first waits longest."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         length, since = max(1, round(share * n)), (np.arange(n) - random.integers(n)) % n
@@ -140,12 +140,12 @@ def outage(share: float) -> Series:
 
 
 def pareto(tail: float) -> Series:
-    """Independent latencies with a Pareto distribution."""
+    """Return independent latencies with a Pareto distribution."""
     return lambda n, random: random.random(n) ** (-1 / tail)
 
 
 def bimodal(stay: float) -> Series:
-    """Latencies around 1 or 5, three in ten slow; `stay`: the chance that the next one is slow, too."""
+    """Return latencies around 1 or 5, three in ten slow. stay: probability that a slow latency follows a slow one."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         chance, slow = random.random(n), random.random() < 0.3
@@ -158,7 +158,7 @@ def bimodal(stay: float) -> Series:
 
 
 def periodic(period: float) -> Series:
-    """Latencies over a cyclic trace of so many requests, from a random offset."""
+    """Return latencies over a cyclic trace of `period` requests, from a random offset."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         place = 2 * np.pi * (np.arange(n) / period + random.random())
@@ -168,7 +168,7 @@ def periodic(period: float) -> Series:
 
 
 def trend(n: int, random: np.random.Generator) -> Draws:
-    """Return latencies that grow by e over the run."""
+    """Return latencies that grow by a factor of e over the run."""
     return np.exp(np.arange(n) / n + random.normal(0, 0.5, n))
 
 
@@ -196,13 +196,13 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 
 def within_coverage(name: str, n: int, simulations: int, seed: int = SEED) -> list[tuple[float, float]]:
-    """For each quantile the share of intervals that hold the true value, and of runs of `n` requests that have one."""
+    """Return for each quantile the share of intervals that hold the true value, and of runs with an interval."""
     random, (series, truth) = np.random.default_rng([seed, n]), RUNS[name]
     return shares((series(n, random) for _ in range(simulations)), [truth(quantile) for quantile in QUANTILES])
 
 
 def shares(runs: Iterable[Draws], truths: Sequence[float]) -> list[tuple[float, float]]:
-    """For each quantile the share of intervals that hold the true value, and of runs that have one."""
+    """Return for each quantile the share of intervals that hold the true value, and of runs with an interval."""
     found = [percentiles(run, QUANTILES) for run in runs]
     columns = []
     for column, true in enumerate(truths):
@@ -228,13 +228,13 @@ def within_tables(simulations: int, seed: int) -> None:
 
 
 def family_coverage(process: processes.Process, simulations: int, seed: int = SEED) -> list[tuple[float, float]]:
-    """Return the shares of a random process."""
+    """Return the `shares` of a random process."""
     runs = process.draw(simulations, process.n, np.random.default_rng(seed))
     return shares(runs, list(processes.quantiles(process, QUANTILES)))
 
 
 def family_table(simulations: int, seed: int, each: int = 10) -> None:
-    """Print the mean shares of each kind of random processes: 60 to 20,000 requests in a run."""
+    """Print the mean shares of each kind of random processes, over runs of 60 to 20,000 requests."""
     print(f"\nrandom processes, {simulations} runs of each: held and (having an interval)")
     print(f"{'':24}" + "".join(f"{label(quantile):>15}" for quantile in QUANTILES))
     reported = [process for process in processes.family(seed, each) if not process.developed]
@@ -251,7 +251,7 @@ Pairs = Callable[[int, np.random.Generator], tuple[Draws, Draws]]
 
 
 def _pair(common: Series, own: Series, paired: bool = True) -> Pairs:
-    """Two runs with parts of their own; paired: over the same common part."""
+    """Return a generator of two runs with a common and an own factor. paired: use the same common factor for both."""
 
     def draw_pair(n: int, random: np.random.Generator) -> tuple[Draws, Draws]:
         first = common(n, random)
@@ -262,7 +262,7 @@ def _pair(common: Series, own: Series, paired: bool = True) -> Pairs:
 
 
 def _part(scale: float, correlation: float) -> Series:
-    """A log-normal factor of a latency with a deviation, an AR(1) process."""
+    """Return a log-normal factor of a latency, an AR(1) process. scale: deviation of its logarithm."""
     return lambda n, random: correlate(1, correlation)(n, random) ** scale
 
 
@@ -276,11 +276,11 @@ COMPARED: dict[str, tuple[bool, Pairs]] = {
     "common Pareto": (True, _pair(pareto(1.2), _part(0.3, 0.9))),
     **{f"unpaired, {name}": (False, _pair(RUNS[name][0], _part(0, 0), paired=False)) for name in RUNS},
 }
-"""Pairs of equal runs, and whether they are of the same requests."""
+"""Generators of pairs of equal runs, and whether both runs have the same requests."""
 
 
 def detection_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
-    """Return the share of pairs called different by each percentile, and request by request where they are paired.
+    """Return the share of pairs called different by each percentile and, for paired runs, request by request.
     factor: slowdown of the second run."""
     random, (paired, draw_pair) = np.random.default_rng([seed, n]), COMPARED[name]
     counts = np.zeros(len(QUANTILES) + paired)
@@ -300,7 +300,7 @@ def false_positives(name: str, n: int, simulations: int, seed: int = SEED) -> li
 
 
 def power(name: str, n: int, simulations: int, seed: int = SEED) -> list[float]:
-    """Return the shares of pairs of runs that are called different, where the second is a fifth slower."""
+    """Return the shares of pairs called different whose second run is a fifth slower."""
     return detection_shares(name, n, simulations, seed, 1.2)
 
 
@@ -321,8 +321,8 @@ def print_comparisons(simulations: int, seed: int) -> None:
 
 
 def power_of_repetitions(name: str, repetitions: int, factor: float, simulations: int, seed: int = SEED) -> float:
-    """Return the share of comparisons of repeated runs, of 500 requests each, that find a setting `factor` slower by
-    the medians of the runs."""
+    """Return the share of comparisons that find a setting `factor` slower. A comparison uses the medians of repeated
+    runs, of 500 requests each."""
     random, (_, draw_pair) = np.random.default_rng([seed, repetitions]), COMPARED[name]
     medians = np.array([np.median(draw_pair(500, random), axis=1) for _ in range(simulations * repetitions)])
     differences = (factor * medians[:, 1] - medians[:, 0]).reshape(simulations, repetitions)

@@ -1,8 +1,9 @@
 """Errors of delays and releases in µs, beside a bare timer and a plain veth of the same run.
 
-``own`` is the time from a packet's modelled departure to its writing by the emulator. The other error is from program
-to program: with the kernel's path to and from the devices and the wake-ups of two programs, as over the veth. The bare
-timer is a Python program that only sleeps until absolute times; some µs of its lateness are the interpreter's.
+``own`` is the time from a packet's modelled departure until the emulator writes the packet. The other error is from
+program to program. It includes the kernel's path to and from the devices and the wake-ups of two programs, as over the
+veth. The bare timer is a Python program that only sleeps until absolute times; the interpreter causes some µs of
+lateness.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from measuring import Figures, Meter
 
 from cellbed.measure.packets import MAGIC, RECORD, read_records
 
-#: The probe's datagrams come at 200/s; the odd interval moves their phase evenly over the milliseconds.
+#: Interval of the probe's datagrams, about 200/s. Being odd, it moves their phase evenly over the milliseconds.
 INTERVAL_NS = 4_993_700
 DELAY_NS = 20_000_000
 
-#: Left out at the beginning of a saturated trace, until its queue is never empty.
+#: Time to leave out at the beginning of a saturated trace: later, the queue is never empty.
 FILLING_NS = 200_000_000
 
 UDP = 17
 
-#: Absolute deadlines and nothing else; lateness in ns, one JSON list.
+#: Sleeps until absolute deadlines and prints the lateness in ns as a JSON list.
 BARE_TIMER = """
 import ctypes, json, os, sys, time
 ctypes.CDLL(None).prctl(29, 1)  # PR_SET_TIMERSLACK, 1 ns
@@ -63,7 +64,7 @@ print(json.dumps(late))
 
 @contextlib.contextmanager
 def bare_timer(interval_ns: int, seconds: float) -> Iterator[Figures]:
-    """Run a timer in the background, scheduled as the emulator's event loop; its figures are set at the end."""
+    """Run a timer in the background, scheduled like the emulator's event loop. The figures are set at the end."""
     figures: Figures = {}
     scheduling = "fifo" if os.geteuid() == 0 else "ordinary"
     count = str(round(seconds * 1e9 / interval_ns))
@@ -88,7 +89,7 @@ def datagrams(size: int, bit_rate: int, seconds: float) -> dict[str, Any]:
 
 
 def delay_error(load: int = 0, over_veth: bool = False) -> Case:
-    """Return a case with a delay of 20 ms beside `load` bit/s of TCP; over a veth, without a delay."""
+    """Return a case with a delay of 20 ms and `load` bit/s of TCP in the background; over a veth, without a delay."""
     delay_ns = 0 if over_veth else DELAY_NS
 
     def measure(seconds: float) -> Figures:
@@ -116,8 +117,8 @@ def delay_error(load: int = 0, over_veth: bool = False) -> Case:
 
 
 def release_error(stages: Stages, bit_rate: int) -> Case:
-    """Return a case with a trace at 110 % load by datagrams of 1500 bytes: departures by the packet log and arrivals at
-    the receiving program, both less the departures of the model."""
+    """Return a case with a trace at 110 % load by datagrams of 1500 bytes. Figures: departures in the packet log and
+    arrivals at the receiving program, both less the model's departures."""
 
     def measure(seconds: float) -> Figures:
         flow = datagrams(1500, bit_rate * 11 // 10, seconds)
@@ -153,7 +154,7 @@ def release_error(stages: Stages, bit_rate: int) -> Case:
 
 
 def delay_cases() -> dict[str, Case]:
-    """Return delays with and without load, beside the veth."""
+    """Return cases of delays with and without load, and cases over the veth."""
     cases: dict[str, Case] = {}
     for name, load in (("", 0), (" under 500 Mbit/s", 500_000_000)):
         cases[f"veth, no delay,{name}".rstrip(",")] = delay_error(load, over_veth=True)
@@ -162,7 +163,7 @@ def delay_cases() -> dict[str, Case]:
 
 
 def release_cases(folder: Path) -> dict[str, Case]:
-    """Return releases of traces of two rates."""
+    """Return cases of releases with traces of two rates."""
     cases: dict[str, Case] = {}
     for megabits in (12, 100):
         stages = trace_stages(write_trace(folder, megabits * 10**6), 64_000_000)

@@ -16,15 +16,15 @@ from measuring import Figures, Meter
 SERVER = "100.64.64.2"
 BIT_RATE = 16_000_000
 
-#: Links count as loaded from this share of the requested rate on: all together, and each of them.
+#: Minimum share of the requested rate for loaded links: of all links together, and of each link.
 FULL, FULL_EACH = 0.99, 0.98
 
-#: Enough for a queue that never runs empty: a link holds 40 kB within its round-trip time of 20 ms.
+#: Window, bytes, for a queue that is never empty: a link holds 40 kB within the round-trip time of 20 ms.
 WINDOW = 200_000
 
 
 def links(count: int) -> dict[str, Any]:
-    """Return links around one server, each to a separate node."""
+    """Return the configuration of links from one server to separate nodes."""
     nodes = [("server", SERVER)] + [(f"n{i}", f"100.64.{i // 250}.{i % 250 + 2}") for i in range(count)]
     stages = [*bottleneck(BIT_RATE), delay_stage(10)]
     windows = {
@@ -103,7 +103,7 @@ def load_links(count: int, seconds: float) -> Figures:
 
 
 def full_links_case(first: int = 16, step: int = 8) -> Case:
-    """Return a case that finds the largest number of full links: doubles from `first`, then bisects down to `step`."""
+    """Return a case that finds the maximum number of full links: doubling from `first`, then bisection to `step`."""
 
     def measure(seconds: float) -> Figures:
         def full(count: int) -> Figures | None:

@@ -1,4 +1,4 @@
-"""Two nodes behind an emulator, and iperf3 between them: common parts of the emulator's benchmarks."""
+"""Common parts of the emulator's benchmarks: two nodes behind an emulator, and iperf3 between the nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine.process import Place
 
 Case = Callable[[float], Figures]
-"""Takes seconds, and measures once for this time."""
+"""Measures once. Argument: duration in seconds."""
 Stages = list[dict[str, Any]]
 
 ADDRESSES = {"endpoint": "100.64.0.2", "edge": "100.64.64.2"}
@@ -27,7 +27,7 @@ PAYLOAD_SHARE = 1448 / 1500
 
 
 def configuration(stages: Stages, folder: Path | None = None) -> dict[str, Any]:
-    """Return two nodes with `stages` each way between them."""
+    """Return the configuration of two nodes with `stages` in each direction."""
     vertices = [
         {
             "name": name,
@@ -52,7 +52,7 @@ def configuration(stages: Stages, folder: Path | None = None) -> dict[str, Any]:
 
 
 def bottleneck(bit_rate: int | None, queue_bytes: int = 1_000_000) -> Stages:
-    """Return a bottleneck of a constant rate; without one it does not limit packets."""
+    """Return a bottleneck of a constant rate, or without a limit if there is no rate."""
     schedule: dict[str, Any] = {"kind": "constant", "bit_rate": bit_rate} if bit_rate else {"kind": "unlimited"}
     return [
         {
@@ -64,13 +64,13 @@ def bottleneck(bit_rate: int | None, queue_bytes: int = 1_000_000) -> Stages:
 
 
 def inside(emulator: Emulator, node: str, keep_capabilities: bool = False) -> Callable[[], None]:
-    """Return what a child process calls to enter a node."""
+    """Return the function that a child process calls to enter a node."""
     place = Place(emulator.namespace(node), emulator.user_namespace)
     return lambda: place.enter(keep_capabilities=keep_capabilities)
 
 
 def connect_by_veth(emulator: Emulator, offload: bool) -> None:
-    """Add a veth pair between the two nodes, beside the TUN devices. offload: whether super-packets pass whole."""
+    """Add a veth pair between the nodes, besides the TUN devices. offload: whether super-packets pass whole."""
 
     def run(node: str, *command: str) -> None:
         subprocess.run(command, preexec_fn=inside(emulator, node, True), check=True, stdout=subprocess.DEVNULL)
@@ -158,8 +158,8 @@ def background(emulator: Emulator, bit_rate: int) -> Iterator[None]:
 def measure_flow(
     emulator: Emulator, address: str, seconds: float, omitted: int = 1, options: Sequence[str] = ()
 ) -> Figures:
-    """Send one flow from endpoint to edge; return Mbit/s of payload, share of a core and RTT in ms, without its first
-    seconds."""
+    """Send one flow from endpoint to edge; return Mbit/s of payload, share of a core and RTT in ms. The first `omitted`
+    seconds are left out."""
     server, meter = start_iperf3_server(emulator), Meter(emulator.pid)
     client = subprocess.run(
         ["iperf3", "-c", address, "-t", str(seconds), "-O", str(omitted), "-J", *options],

@@ -4,7 +4,7 @@ Run ``python benches/emulator_targets.py`` (root, or a user who may open /dev/ne
 of a group take turns. Medians are shown with the range.
 
 ``--only far`` is a link of 10 Gbit/s with a round-trip time of 112 ms (COSM-IC, Table I) and 140 MB in flight: TCP and
-a UDP stream in real time, and TCP in virtual time. This group runs only where it is named.
+a UDP stream in real time, and TCP in virtual time. This group runs only if it is named.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from cellbed.path import Path, Tcp
 from cellbed.testbed.links.emulator import Emulator
 
 FAR_RATE, FAR_TRIP_MS, FAR_BYTES = 10**10, 112, 140_000_000
-"""The far link: bit/s, round-trip time, and the bandwidth-delay product, which is also the length of its queue."""
+"""The far link: bit/s, round-trip time (ms), and bandwidth-delay product (bytes), also the limit of its queue."""
 
 #: Sends datagrams of 36 bytes payload (64 bytes of IPv4) as fast as it can, over a connected socket.
 RECEIVE_UDP = """
@@ -77,7 +77,7 @@ print(count)
 def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **changes: Any) -> Case:
     """Return a case with one TCP flow over `stages`, and `back` in the other direction.
 
-    Its window fills a path of 100 ms and no queue is shorter, so that the sender's recovery from losses has no effect.
+    The window fills a path of 100 ms and no queue is shorter, so that the sender's loss recovery has no effect.
     """
     window = max(4_000_000, bit_rate // 80)
 
@@ -112,7 +112,7 @@ def trace_cases(folder: File) -> dict[str, Case]:
 
 
 def chain_case() -> dict[str, Case]:
-    """Return loss (probability 0), rate and delay eight times in a chain; the other direction has delay alone."""
+    """Return a flow over eight chained groups of loss (probability 0), rate and delay, with only a delay back."""
     one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9, 25_000_000), delay_stage(0.1)]
     return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[delay_stage(0.8)])}
 
@@ -125,7 +125,7 @@ def veth_case(seconds: float) -> Figures:
 
 
 def datagrams(over_veth: bool) -> Case:
-    """Return a case with small datagrams as fast as a program sends them: sent, arrived and read per second."""
+    """Return a case with small datagrams at a program's maximum rate: sent, arrived and read per second."""
 
     def measure(seconds: float) -> Figures:
         with start_emulator(configuration([])) as emulator:
@@ -162,7 +162,7 @@ def datagrams(over_veth: bool) -> Case:
 
 
 def receive_counts(emulator: Emulator) -> tuple[int, int]:
-    """Return the datagrams that reached the receiving socket, also if its buffer was full, and the ones read."""
+    """Return the number of datagrams that reached the receiving socket, even with a full buffer, and of those read."""
     text = subprocess.run(
         ["cat", "/proc/self/net/snmp"],
         preexec_fn=inside(emulator, "edge"),

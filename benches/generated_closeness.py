@@ -23,17 +23,17 @@ from cellbed.archive.randomness import Stream
 Float64 = npt.NDArray[np.float64]
 
 LAGS_NS = 10_000_000_000
-"""The largest lag of the compared autocorrelations."""
+"""Maximum lag of the compared autocorrelations, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
     """The distance of two series.
 
-    rate_ks: largest difference of the distribution functions of the rates over 100 ms (Kolmogorov-Smirnov), 0 to 1.
-    rate_wasserstein: mean difference of their quantiles, in parts of the first one's mean rate. autocorrelation: mean
-    absolute difference over lags from 0.1 to 10 s. outages_per_minute: of either. together: opportunities of either
-    in a millisecond with any.
+    rate_ks: maximum difference of the distribution functions of the rates over 100 ms (Kolmogorov-Smirnov), 0 to 1.
+    rate_wasserstein: mean difference of the quantiles of the rates, divided by the first series' mean rate.
+    autocorrelation: mean absolute difference over lags from 0.1 to 10 s. outages_per_minute: of both series. together:
+    mean number of opportunities in a busy millisecond, of both series.
     """
 
     rate_ks: float
@@ -81,13 +81,13 @@ def _autocorrelation(rates: Float64) -> Float64:
 
 
 def halves(recorded: Recorded) -> tuple[Recorded, Recorded]:
-    """Return the first and the second half, each from time 0."""
+    """Return the two halves of a recording, each with times from 0."""
     middle, at = recorded.duration_ns // 2, recorded.at_ns
     return Recorded(at[at <= middle], middle), Recorded(at[at > middle] - middle, recorded.duration_ns - middle)
 
 
 def generate_like(recorded: Recorded, seed: int) -> Recorded:
-    """Return a series like a recording, of its length."""
+    """Return a generated series with a recording's characteristics and length."""
     model = fit(recorded)
     capacity = model.capacity(recorded.duration_ns, Stream(seed, "closeness"))
     times = list(opportunities(capacity, model.grain, Stream(seed, "closeness opportunities")))

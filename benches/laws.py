@@ -39,13 +39,13 @@ from cellbed.measure.packets import read_packets
 
 CONVERGED, WINDOW_S = 0.9, 5
 CPU_BYTES, CPU_ROUNDS = 1 << 26, 9
-"""Of a transfer over the loopback, and of transfers of each law, in turns."""
+"""Size of a transfer over the loopback, bytes, and number of transfers of each law."""
 PAIRS = {"reno-cellbed": "reno", "cubic-both": "cubic"}
-"""Laws of ours, with the kernel's law of the same kind."""
+"""Our laws, with the kernel's law of the same kind."""
 
 
 IP_BYTES = 1500 / 1448
-"""Of a full segment, per byte of data."""
+"""IP bytes of a full segment per byte of data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ def show_authors(virtual: pl.DataFrame) -> None:
 
 
 def results(comparison: Comparison, folder: Path) -> pl.DataFrame:
-    """Return the results of a sweep with converged_s: when the flows of a point had converged, s, the mean over
-    repetitions, null where one had not."""
+    """Return the results of a sweep with converged_s: convergence time of a point's flows, s, as mean over repetitions;
+    null if a repetition did not converge."""
     sweep, rows = Sweep.load(folder), []
     for trial in sweep.trials.filter(pl.col("app") == "bulk", pl.col("status") != "failed").iter_rows(named=True):
         at = convergence(sweep.path / trial["folder"], comparison.seconds)
@@ -200,7 +200,7 @@ def results(comparison: Comparison, folder: Path) -> pl.DataFrame:
 
 
 def convergence(trial: Path, seconds: int) -> float | None:
-    """Return the second when the flows of a trial begin to share evenly for good; ``None``: never."""
+    """Return the second from which on the flows of a trial share evenly until the end; ``None``: never."""
     packets = read_packets(trial / "raw" / "packets.bin")
     data = packets[(packets["source_port"] == 5201) & (packets["payload"] > 1000) & (packets["drop"] == 0)]
     data = data[data["direction"] == data["direction"].min()]
@@ -239,8 +239,8 @@ def fairness(row: dict[str, Any]) -> str:
 
 
 def show_cpu(laws: list[Law]) -> None:
-    """Print the CPU time of each law's programs in the kernel per acknowledgement, with its range, and its ratio to the
-    first law's transfer of the same round: medians."""
+    """Print the median CPU time, with range, of each law's kernel programs per acknowledgement, and the median ratio to
+    the first law's transfer of the same round."""
     statistics = ctypes.CDLL("libbpf.so.1", use_errno=True).bpf_enable_stats(0)  # BPF_STATS_RUN_TIME
     if statistics < 0:
         raise OSError(ctypes.get_errno(), "the kernel keeps no statistics of BPF programs")
@@ -254,7 +254,7 @@ def show_cpu(laws: list[Law]) -> None:
 def cpu_ns(law: Law) -> float:
     """Return the CPU time of a law's programs per acknowledgement in one transfer over the loopback, ns.
 
-    The programs' statistics are in /proc/self/fdinfo. The one that runs most often does so once per acknowledgement.
+    The programs' statistics are in /proc/self/fdinfo. The most frequent program runs once per acknowledgement.
     """
     with load_law(law) as name, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())

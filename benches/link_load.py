@@ -1,7 +1,7 @@
-"""One end of many TCP connections for ``emulator_links.py``, in one program for all nodes, which costs the least.
+"""One end of many TCP connections for ``emulator_links.py``. One program serves all nodes, at minimum cost.
 
 ``link_load.py receive NAMESPACE ADDRESS COUNT SECONDS`` listens in one node and prints, as JSON, the bytes of each
-connection within SECONDS, from a second after the last of them came. ``link_load.py send ADDRESS NAMESPACE…`` sends
+connection within SECONDS, beginning a second after the last connection. ``link_load.py send ADDRESS NAMESPACE…`` sends
 from each node without end. NAMESPACE is a path under /proc; the caller has entered the user namespace, if there is one.
 """
 
@@ -45,7 +45,7 @@ def receive(namespace: str, address: str, count: int, seconds: float) -> None:
     before, now = dict(total), time.monotonic()
     while now < begin + seconds:
         for descriptor, _ in poll.poll(0.1):
-            # The kernel throws the bytes away instead of copying them (tcp(7)).
+            # The kernel discards the bytes instead of copying them (tcp(7)).
             total[descriptor] += ends[descriptor][0].recv_into(space, CHUNK, socket.MSG_TRUNC)
         now = time.monotonic()
         if now < begin:

@@ -20,7 +20,7 @@ from cellbed import Link
 
 TRACE = "lte-suburban.up"
 MEAN_GAP_NS = 780_000
-"""Of 1500-byte packets at the trace's mean rate."""
+"""Mean gap of 1500-byte packets at the trace's mean rate, ns."""
 
 PIPELINES: dict[str, dict[str, Any]] = {
     "trace + drop-tail + delay": {"rate": TRACE, "queue": "1 MB", "delay": "20 ms"},
@@ -36,7 +36,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
 
 
 def rates(work: Callable[[], object], packets: int) -> Figures:
-    """Return million packets per second by the clock, and by processor time."""
+    """Return millions of packets per second, by the clock and by processor time."""
     clock, cpu = time.perf_counter(), time.process_time()
     work()
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu

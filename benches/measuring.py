@@ -13,7 +13,7 @@ Figures = dict[str, float]
 
 
 def interleave(cases: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run each case once per round, so that other work of the machine affects all of them; return results by case."""
+    """Run each case once per round, so that other work of the machine affects all cases; return results by case."""
     results: dict[str, list[T]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():
@@ -33,7 +33,7 @@ def format_range(values: Sequence[float], digits: int) -> str:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """Return the processor time of all threads by the scheduler's clock: ticks are wrong for periodic work."""
+    """Return the processor time of all threads by the scheduler's clock: sampled ticks are wrong for periodic work."""
     total = 0
     for pid in pids:
         try:
@@ -49,7 +49,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 class Meter:
-    """The time since the start, and the processor time of processes in this time."""
+    """A meter of the time since its start, and of the processor time of processes since then."""
 
     def __init__(self, *pids: int) -> None:
         self._pids = pids

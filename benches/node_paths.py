@@ -91,7 +91,7 @@ IMAGE = "localhost/cellbed-bench:1"
 
 
 def container() -> ContainerBackend:
-    """Return an empty image with this machine's programs."""
+    """Return a back end with an empty image and this machine's programs mounted."""
     empty = io.BytesIO()
     tarfile.open(fileobj=empty, mode="w").close()
     subprocess.run(["podman", "import", "-", IMAGE], input=empty.getvalue(), check=True, capture_output=True)
@@ -102,7 +102,7 @@ def container() -> ContainerBackend:
 
 
 def measure(backend: AnyBackend, folder: Path) -> Figures:
-    """Bring up two nodes, the endpoint of this kind, and measure between them. The server is on the endpoint."""
+    """Bring up an endpoint with `backend` and a second node, and measure between them. The endpoint has the server."""
     scenario = parse(SCENARIO, source="paths.toml", folder=folder)
     plan = make_plan(
         scenario.model_copy(
@@ -158,7 +158,7 @@ def main() -> None:
         kinds["host"] = HostBackend.model_validate(table)
     with tempfile.TemporaryDirectory() as folder:
         if "container" in kinds:
-            measure(kinds["container"], Path(folder))  # copies the image
+            measure(kinds["container"], Path(folder))  # the first measurement copies the image
         cases = {kind: partial(measure, backend, Path(folder)) for kind, backend in kinds.items()}
         try:
             results = interleave(cases, given.rounds)

@@ -1,7 +1,8 @@
-"""Random kinds of latencies of dependent requests, for ``coverage.py``: parameters and runs are drawn by seed.
+"""Random processes of dependent latencies, for ``coverage.py``: parameters and runs are drawn by seed.
 
-A process draws whole runs, one in each row. Its kind fixes the mechanism; correlation, load, sojourns, shares and tails
-are drawn. Half of the processes, chosen by a hash of their names, are for development; the other half is reported.
+A process draws whole runs, one in each row. The kind of a process fixes the mechanism; correlation, load, sojourns,
+shares and tails are drawn. Half of the processes, chosen by a hash of their names, are for development; the other half
+is reported.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from scipy.signal import lfilter
 
 Draws = NDArray[np.float64]
 Runs = Callable[[int, int, np.random.Generator], Draws]
-"""Draws so many runs of so many requests."""
+"""Draws runs: number of runs, number of requests in a run, generator."""
 Random = np.random.Generator
 
 
@@ -37,7 +38,7 @@ def gaussian(denominator: Draws, numerator: Draws, burn: int = 3000) -> Runs:
 
 
 def arma(random: Random) -> Runs:
-    """Log-normal latencies of an ARMA process with up to three poles of modulus up to 0.99."""
+    """Return log-normal latencies of an ARMA process with up to three poles of modulus up to 0.99."""
     denominator = np.ones(1)
     for _ in range(random.integers(1, 3)):
         pole = 1 - draw_log_uniform(random, 0.01, 1)
@@ -50,7 +51,7 @@ def arma(random: Random) -> Runs:
 
 
 def markov_runs(random: Random) -> Runs:
-    """Latencies whose level follows a Markov chain with two to four states."""
+    """Return latencies whose level follows a Markov chain with two to four states."""
     count = random.integers(2, 5)
     leave = 1 / np.array([draw_log_uniform(random, 3, 300) for _ in range(count)])
     levels = np.array([draw_log_uniform(random, 1, 20) for _ in range(count)])
@@ -68,9 +69,9 @@ def markov_runs(random: Random) -> Runs:
 
 
 def single_server(random: Random) -> Runs:
-    """Sojourn times of a queue with Poisson arrivals and a heavy-tailed service, after 5,000 requests."""
+    """Return sojourn times of a queue with Poisson arrivals and a heavy-tailed service, after 5,000 requests."""
     load, shape, burn = random.uniform(0.3, 0.85), random.integers(3), 5000
-    # Of log-normal, Pareto and bimodal service: the deviation, the tail, the mean of the slow tenth.
+    # Parameters: deviation of log-normal service, tail of Pareto service, mean of the slow tenth of bimodal service.
     draws = (lambda: random.uniform(0.3, 1.5), lambda: random.uniform(2.2, 4), lambda: draw_log_uniform(random, 3, 30))
     value = draws[shape]()
 
@@ -91,7 +92,7 @@ def single_server(random: Random) -> Runs:
 
 
 def periodic(random: Random) -> Runs:
-    """Latencies over a cyclic trace, a sine or pulses, from a random offset."""
+    """Return latencies over a cyclic trace, a sine or pulses, from a random offset."""
     period, height = draw_log_uniform(random, 8, 1000), random.uniform(0.3, 1.5)
     duty, deviation = random.choice([0, random.uniform(0.05, 0.5)]), random.uniform(0.1, 0.6)
 
@@ -104,7 +105,7 @@ def periodic(random: Random) -> Runs:
 
 
 def regimes(random: Random) -> Runs:
-    """Latencies with outages that begin at random; the first request of an outage waits longest."""
+    """Return latencies with outages that begin at random; the first request of an outage waits longest."""
     share, length = draw_log_uniform(random, 0.02, 0.4), draw_log_uniform(random, 5, 300)
     level, deviation = draw_log_uniform(random, 2, 40), random.uniform(0.1, 0.5)
 
@@ -124,7 +125,8 @@ def regimes(random: Random) -> Runs:
 
 
 def outages(random: Random) -> Runs:
-    """Latencies with as many outages in each run, at random places, that a share of its requests meets."""
+    """Return latencies with a fixed number of outages per run, at random places, and a fixed share of requests in
+    outages."""
     share, count = draw_log_uniform(random, 0.02, 0.4), random.integers(1, 7)
     level, deviation = draw_log_uniform(random, 2, 40), random.uniform(0.1, 0.5)
 
@@ -139,7 +141,7 @@ def outages(random: Random) -> Runs:
 
 
 def weak_slow(random: Random) -> Runs:
-    """Log-normal latencies: independent but for a small share of the variance, which is a slow AR(1) process."""
+    """Return log-normal latencies, independent except for a small share of the variance from a slow AR(1) process."""
     share, correlation, deviation = (
         draw_log_uniform(random, 0.01, 0.5),
         1 - draw_log_uniform(random, 0.004, 0.05),
@@ -152,7 +154,7 @@ def weak_slow(random: Random) -> Runs:
 
 
 def long_range(random: Random) -> Runs:
-    """Log-normal latencies of fractional Gaussian noise (Davies and Harte, Biometrika 74, 1987)."""
+    """Return log-normal latencies of fractional Gaussian noise (Davies and Harte, Biometrika 74, 1987)."""
     hurst, deviation = random.uniform(0.55, 0.9), random.uniform(0.2, 1)
 
     def draw(runs: int, n: int, random: Random) -> Draws:
@@ -166,7 +168,7 @@ def long_range(random: Random) -> Runs:
 
 
 def volatile(random: Random) -> Runs:
-    """Latencies with a tail whose size is a slow process; the median hardly depends on it."""
+    """Return latencies with a tail whose size is a slow process; the median hardly depends on the tail."""
     correlation, swing, size = 1 - draw_log_uniform(random, 0.01, 0.5), random.uniform(0.3, 1.2), random.uniform(0.1, 1)
     process = gaussian(np.array([1, -correlation]), np.ones(1))
     return lambda runs, n, random: (
@@ -176,7 +178,7 @@ def volatile(random: Random) -> Runs:
 
 
 def independent(random: Random) -> Runs:
-    """Independent latencies, some rounded so coarsely that many are equal."""
+    """Return independent latencies; some processes are rounded so coarsely that many latencies are equal."""
     shape, tail, grid = (
         random.integers(4),
         random.uniform(1.2, 4),
@@ -218,7 +220,7 @@ class Process:
 
 
 def family(seed: int, each: int, low: int = 60, high: int = 20_000) -> Iterator[Process]:
-    """Yield so many processes of each kind, with runs of `low` to `high` requests."""
+    """Yield `each` processes of each kind, with runs of `low` to `high` requests."""
     for kind in KINDS:
         for number in range(each):
             name = f"{kind.__name__} {seed}.{number}"
@@ -227,6 +229,6 @@ def family(seed: int, each: int, low: int = 60, high: int = 20_000) -> Iterator[
 
 
 def quantiles(process: Process, of: tuple[float, ...]) -> Draws:
-    """Return the true quantiles, of at least a million latencies in as many runs."""
+    """Return the true quantiles, from at least a million latencies in at least 256 runs."""
     random, runs = np.random.default_rng(zlib.crc32(process.name.encode()) + 1), max(256, 1_000_000 // process.n)
     return np.quantile(process.draw(runs, process.n, random), of, method="inverted_cdf")

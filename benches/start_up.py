@@ -51,7 +51,7 @@ drain = "1 s"
 
 
 def once(folder: Path, number: int, endpoints: int) -> Figures:
-    """Return the time of the first request (s) and the memory (MiB) of a run with 4 requests per second in all."""
+    """Return the time of the first request (s) and the memory (MiB) of a run with 4 requests per second in total."""
     scenario = folder / "scenario.toml"
     scenario.write_text(SCENARIO.format(endpoints=endpoints) + WORKLOAD.format(rate=4 / endpoints))
     out = folder / str(number)
@@ -95,7 +95,7 @@ def memory(process: int) -> float:
     total, waiting = 0, [process]
     while waiting:
         each = Path(f"/proc/{waiting.pop()}")
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             waiting += [int(child) for path in each.glob("task/*/children") for child in path.read_text().split()]
             lines = (each / "smaps_rollup").read_text().splitlines()
             total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -40,7 +40,7 @@ print((time.process_time() - begun) / int(sys.argv[1]))
 
 
 def span_costs(folder: Path, spans: int) -> tuple[float, float, float]:
-    """Return processor time per span, s: in the program without export and with it, and in the receiver."""
+    """Return processor time per span, s: in the program without export, with export, and in the receiver."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, socket.create_server(("127.0.0.1", 0)) as listener:
         with theirs:

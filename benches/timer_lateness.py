@@ -29,13 +29,13 @@ ABSOLUTE = 1
 
 
 class Timespec(ctypes.Structure):
-    """A time of the kernel (time.h)."""
+    """The kernel's ``struct timespec`` (time.h)."""
 
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
 def lateness(cpu: int, first: bool, seconds: int, results: SimpleQueue[list[int]]) -> None:
-    """Put the lateness of each wake-up, ns. first: with the priority of the emulator."""
+    """Put the lateness of each wake-up into `results`, ns. first: use the emulator's priority."""
     os.sched_setaffinity(0, {cpu})
     if first:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -51,7 +51,7 @@ def lateness(cpu: int, first: bool, seconds: int, results: SimpleQueue[list[int]
 
 
 def stolen_s() -> float:
-    """Return the time of all processors that the hypervisor gave to others since the start, seconds."""
+    """Return the stolen time since boot, seconds: time of all processors that the hypervisor gave to other machines."""
     return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 

@@ -57,15 +57,15 @@ SLOW = each_way(
 )
 """The synthetic slow trace, which the bench generates."""
 KERNEL_LAWS, LAWS = ("reno", "cubic", "bbr"), ("bbr3", "c2tcp", "copa", "exll", "vegas", "verus")
-"""Congestion controls of half of the cells each."""
+"""Congestion controls. Each group is drawn for half of the cells."""
 TIMEOUT_S = 10.0
 FACTOR, MORE = 1.25, 0.02
-"""The aim, in differences of the second real run."""
+"""The aim: maximum error relative to the difference of the second run, and additional share of the percentile."""
 QUANTILES = {"median": 0.5, "P90": 0.9, "P99": 0.99}
 AIMS = {"median": 0.8, "P90": 0.9, "P99": 0.9}
 SMALLEST, LARGEST = 200, 1_000_000
 LEAST_RATE, MOST_RATE = 1.5, 16.0
-"""Requests per second of an endpoint."""
+"""Minimum and maximum requests per second of an endpoint."""
 OUTAGE_S = 2
 
 PROGRAMS = {
@@ -86,7 +86,7 @@ SERVERS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "hypercorn": (("2",), ("GET", "POST")),
     "grpc": (("grpc",), ("GET", "POST")),
 }
-"""Protocols and methods: GET, a reply with the body; POST, a request with it."""
+"""Protocols and methods: GET has the body in the reply, POST in the request."""
 FILES = {
     "nginx.conf": """
 daemon off; master_process off; pid pid; events {}
@@ -195,8 +195,8 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell. method: GET for bodies of replies, POST for bodies of requests. load: offered share of the loaded
-    direction's mean rate, of all endpoints. replicas, balance: servers, and which of them serves what."""
+    """A cell. method: GET for bodies of replies, POST for bodies of requests. load: load of all endpoints, as a share
+    of the loaded direction's mean rate. replicas, balance: number of servers, and distribution of requests to them."""
 
     server: str
     protocol: str
@@ -221,7 +221,7 @@ class Cell:
 
 
 def draw(seed: int, number: int, servers: Sequence[str], laws: Sequence[Sequence[str]], rates: Rates) -> Cell:
-    """Return a cell, by the seed and its number alone. rates: of the traces."""
+    """Return a cell, drawn by seed and number alone. rates: mean rates of the traces."""
     chance = random.Random(f"{seed}/{number}")
     server = servers[number % len(servers)]
     protocols, methods = SERVERS[server]
@@ -243,7 +243,7 @@ Rates = dict[str, tuple[float, float]]
 
 
 def rate(rates: tuple[float, float], method: str, body: int, load: float) -> float:
-    """Return the requests per second of an endpoint that offer a load."""
+    """Return the requests per second of an endpoint for a load."""
     return round(load * rates[method == "GET"] / ((body + 400) * 8 * 1.05), 3)
 
 
@@ -294,13 +294,13 @@ def main() -> None:
 
 
 def excess(row: dict[str, Any], name: str) -> float:
-    """Return by how much a prediction exceeds the aim, a share of the first run's percentile."""
+    """Return the excess of a prediction's error over the aim, as a share of the first run's percentile."""
     first, second, predicted = (row[each][name] for each in ("first", "second", "predicted"))
     return (abs(predicted - first) - FACTOR * abs(second - first)) / first - MORE
 
 
 def columns(row: dict[str, Any]) -> list[str]:
-    """Return a result in cells of the table."""
+    """Return the table cells of a result."""
     if "failed" in row:
         return [f"`{row['cell']}`", f"failed: {row['failed'].splitlines()[0][:150]}"]
     found = [f"`{row['cell']}`", str(row["requests"])]
@@ -313,7 +313,7 @@ def columns(row: dict[str, Any]) -> list[str]:
 
 
 def page(rows: Iterable[dict[str, Any]], missing: Sequence[str]) -> str:
-    """Return all results as a page, the worst first."""
+    """Return a page of all results, the worst first."""
     done = [row for row in rows if "failed" not in row]
     done.sort(key=lambda row: -max(excess(row, name) for name in QUANTILES))
     quiet = [row for row in done if not row["disturbed"]]
@@ -360,7 +360,7 @@ def mean_bit_s(trace: Path, seconds: int) -> float:
 
 
 def scenario(cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], folder: Path, seconds: int) -> None:
-    """Write the scenario of a cell with its files."""
+    """Write the scenario of a cell, and the server's files."""
     own = write_files(cell, folder)
     link: dict[str, Any] = {"up": str(trace[0]), "down": str(trace[1]), "base_delay": "10 ms"}
     if cell.outage:
@@ -390,7 +390,7 @@ def scenario(cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], f
 
 
 def write_files(cell: Cell, folder: Path) -> str:
-    """Write the files of a server; return the one that it needs beside its body. Go programs are built."""
+    """Write the files of a server; return the file that the server needs besides the body. Go programs are built."""
     for file, content in FILES.items():
         (folder / file).write_text(content.replace(" HTTP2", " http2" * (cell.protocol == "2")))
     (folder / "body").write_bytes(bytes(cell.body))
@@ -420,7 +420,7 @@ def command(cell: Cell) -> list[str]:
 def compare_cell(
     cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], keep: Path, seconds: int, profile: str
 ) -> dict[str, Any]:
-    """Return the result of a cell, run as far as it has not been run. Raises RuntimeError."""
+    """Return the result of a cell. Existing real runs are reused. Raises RuntimeError."""
     folder = keep / f"{cell.name}-{seconds}"
     folder.mkdir(exist_ok=True)
     scenario(cell, trace, rates, folder, seconds)
@@ -446,12 +446,12 @@ def compare_cell(
 
 
 def waiting_us() -> int:
-    """Return for how long programs of this machine have waited for a processor, µs."""
+    """Return the time that programs of this machine have waited for a processor, µs."""
     return int(re.findall(r"total=(\d+)", Path("/proc/pressure/cpu").read_text())[0])
 
 
 def predict(folder: Path, profile: Path | None) -> Path:
-    """Return the folder of a prediction; with a profile that was refused, if it was."""
+    """Return the folder of a prediction. If cellbed refuses the profile, repeat with the refused profile."""
     options = ["--profile", str(profile)] if profile is not None else []
     try:
         return run(folder, "--virtual", *options)
@@ -484,7 +484,7 @@ def run_cellbed(*words: str) -> str:
 
 
 def latencies(run: Path) -> NDArray[np.float64]:
-    """Return the latencies of a run's requests, ms."""
+    """Return the latencies of a run's requests, ms. Requests without a reply count as the timeout."""
     due = pl.read_parquet(run / "requests.parquet").filter(pl.col("status") != "skipped")
     return due["latency_s"].fill_null(TIMEOUT_S).to_numpy() * 1e3
 

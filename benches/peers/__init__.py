@@ -1,1 +1,1 @@
-"""cellbed beside the programs that users know, on the same machine in the same run."""
+"""Comparison of cellbed with the programs that users know, on the same machine in the same run."""

@@ -1,4 +1,4 @@
-"""Programs that run a command behind an emulated link, by one interface: ours, Mahimahi, Rattan, a plain veth pair."""
+"""A common interface to programs that run a command behind an emulated link: ours, Mahimahi, Rattan, plain veth."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-#: The drop-tail queue of every link, bytes: longer than a flow's window, so that each loss is the emulator's.
+#: Limit of every link's drop-tail queue, bytes: above a flow's window, so that each loss is the emulator's.
 QUEUE = 64_000_000
 
-#: Size of a delivery opportunity of a Mahimahi trace, bit.
+#: Size of a delivery opportunity of a Mahimahi trace, bits.
 OPPORTUNITY = 1500 * 8
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link that is the same both ways.
+    """A link with equal directions.
 
-    rate: bit/s; None for a delay alone. delay_ms: one way, 0 for none.
+    rate: bit/s; None for a delay alone. delay_ms: one-way delay, 0 for none.
     """
 
     rate: int | None = None
@@ -32,12 +32,12 @@ class Link:
 
     @property
     def window(self) -> int:
-        """Window of one flow, bytes: twice the content of the link with 10 ms of queue, at least 256 KiB."""
+        """Window of a flow, bytes: twice the bytes in flight on the link with 10 ms of queue, at least 256 KiB."""
         assert self.rate is not None
         return max(1 << 18, 2 * self.rate // 8 * (2 * self.delay_ms + 10) // 1000)
 
     def trace(self, folder: Path) -> Path:
-        """Write a trace of the rate in Mahimahi's format, as even as whole milliseconds allow; return its path."""
+        """Write a trace of the rate in Mahimahi's format, as even as whole milliseconds allow; return the path."""
         assert self.rate is not None
         path = folder / f"{self.rate}.trace"
         if not path.exists():
@@ -51,17 +51,17 @@ class Link:
 
 
 class Shell:
-    """A program that runs a command behind a link; its outer end is this network namespace.
+    """A program that runs a command behind a link; the link's outer end is this network namespace.
 
-    name: as the table shows it. far_end: how the command names the outer end, by a variable of its environment or as
-    an address.
+    name: name in the table. far_end: outer end as seen by the command: an environment variable with the address, or the
+    address.
     """
 
     name: str
     far_end: str
 
     def missing(self) -> str | None:
-        """Return why the program cannot be measured here."""
+        """Return why the program cannot be measured here, or None."""
         raise NotImplementedError
 
     def start(self, link: Link, command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -84,7 +84,7 @@ class Shell:
         raise NotImplementedError
 
     def user(self) -> int | None:
-        """Return the user that runs it; None for the caller."""
+        """Return the user who runs the program; None for the caller."""
         return None
 
     def environment(self) -> dict[str, str]:
@@ -109,9 +109,9 @@ class Cellbed(Shell):
 
 
 class MahimahiShells(Shell):
-    """Mahimahi's commands: the original's, or our replacements.
+    """Mahimahi's commands: the originals, or our replacements.
 
-    prefix: the folder that has them in ``bin``.
+    prefix: the folder that has the commands in ``bin``.
     """
 
     far_end = "MAHIMAHI_BASE"
@@ -127,7 +127,7 @@ class MahimahiShells(Shell):
         if not (self._prefix / "bin" / "mm-link").exists():
             return f"no mm-link in {self._prefix}/bin"
         if self._account is not None and Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() != "1":
-            # Each namespace begins with the setting of the first, where only the user should change it.
+            # Each namespace inherits the setting of the first, and only the user should change that setting.
             return "it asks for this first: sysctl -w net.ipv4.ip_forward=1"
         return None
 
@@ -144,7 +144,7 @@ class MahimahiShells(Shell):
         return words
 
     def user(self) -> int | None:
-        # The original refuses to be run by root.
+        # The original refuses to run as root.
         if self._account is None or os.geteuid() != 0:
             return None
         return pwd.getpwnam(self._account).pw_uid
@@ -205,9 +205,9 @@ class Veth(Shell):
 
 
 def all_shells(stand_in: Path) -> list[Shell]:
-    """Return our shells, then the peers, found by MAHIMAHI (a prefix), MAHIMAHI_USER (an ordinary user) and RATTAN.
+    """Return our shells, then the peers from MAHIMAHI (a prefix), MAHIMAHI_USER (an ordinary user) and RATTAN.
 
-    stand_in: the prefix that our own commands of Mahimahi's names are installed under.
+    stand_in: installation prefix of our replacements of Mahimahi's commands.
     """
 
     def path(name: str) -> Path | None:

@@ -1,6 +1,6 @@
-"""Traffic between a command behind a link and this network namespace, and its processes.
+"""Traffic between a command behind a link and this network namespace, and the processes of the command.
 
-The programs behind the link are given to a bare interpreter as text: their user may lack access to the project.
+The programs behind the link are passed to a bare interpreter as text: their user may lack access to the project.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: argv: how the far end is named, its port, the most bytes under way. Sends one TCP flow until the connection ends.
+#: argv: far end, port, maximum bytes in flight. Sends one TCP flow until the connection ends.
 TCP = """
 import os, socket, sys
 name, port, window = sys.argv[1:4]
@@ -29,7 +29,7 @@ except OSError:
     pass
 """
 
-#: argv: far end, port, seconds. Datagrams of 36 bytes, 64 with their headers, one by one as fast as the way takes them.
+#: argv: far end, port, seconds. Sends datagrams of 36 bytes, 64 with headers, one by one, as fast as the path allows.
 DATAGRAMS = """
 import os, socket, sys, time
 name, port, seconds = sys.argv[1:4]
@@ -44,7 +44,7 @@ while time.monotonic() < end:
         pass
 """
 
-#: argv: far end, port, count, seed. Datagrams with the clock in them at random times, 5 ms apart on average.
+#: argv: far end, port, count, seed. Sends datagrams with time stamps at random times, 5 ms apart on average.
 STAMPS = """
 import os, random, socket, struct, sys, time
 name, port, count, seed = sys.argv[1:5]
@@ -60,14 +60,14 @@ time.sleep(0.5)
 
 def command_behind(program: str, *arguments: object) -> list[str]:
     """Return the command that runs one of the programs above."""
-    # The system's: an ordinary user may lack access to the caller's.
+    # Use the system's interpreter: an ordinary user may lack access to the caller's.
     interpreter = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
     return [interpreter, "-I", "-c", program, *map(str, arguments)]
 
 
 @dataclass
 class TcpSink:
-    """A receiver of one connection, which counts bytes."""
+    """A receiver that accepts one connection and counts the bytes."""
 
     received: int = 0
     connected: threading.Event = field(default_factory=threading.Event)
@@ -101,7 +101,7 @@ class TcpSink:
 
 
 class DatagramSink:
-    """A receiver that counts datagrams by the socket's counter of drops, which takes no processor time."""
+    """A receiver that counts datagrams by the socket's drop counter, without processor time."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -122,7 +122,7 @@ class DatagramSink:
 
 
 def one_way_delays(receiver: socket.socket, count: int) -> list[int]:
-    """Return the delays of up to `count` stamped datagrams, ns; ends a second after the last."""
+    """Return the delays of up to `count` stamped datagrams, ns. Ends a second after the last datagram."""
     delays: list[int] = []
     receiver.settimeout(5.0)
     while len(delays) < count:
@@ -155,9 +155,9 @@ def _is_traffic(pid: int, program: str) -> bool:
 
 
 def split_processes(root: int, program: str) -> tuple[list[int], list[int]]:
-    """Return `root` and its descendants: the processes of the emulator, and of `program` behind the link.
+    """Divide `root` and its descendants into processes of the emulator and of `program` behind the link.
 
-    A shell's own command line names the program too, so only a process without children counts as that program.
+    A shell's command line also contains the program, so only a process without children counts as `program`.
     """
     children = _child_ids()
     emulator, programs, waiting = [], [], [root]

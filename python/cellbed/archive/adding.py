@@ -1,6 +1,6 @@
 """Import files of other programs as an entry, with metadata from the user.
 
-Malformed metadata are refused.
+Malformed metadata raise an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The result. notes: doubts, omissions and assumptions, in sentences."""
+    """The result of an import. notes: sentences on doubts, omissions and assumptions."""
 
     entry: Entry
     notes: tuple[str, ...]
@@ -44,7 +44,7 @@ def add(
 ) -> Added:
     """Read the files of one recording and keep them as an entry.
 
-    name: left out, made of the files' names. replace: whether it may replace an entry. progress: called with the number
+    name: default: made from the files' names. replace: replace an entry of that name. progress: called with the number
     of bytes read since the last call. Raises TraceError; then nothing was added.
     """
     name = name or name_of(paths)
@@ -58,7 +58,7 @@ def add(
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
-    """Return the files of each recording: ``X.up`` and ``X.down`` are one; files of other names are all of one."""
+    """Group files by recording: ``X.up`` and ``X.down`` form one; if any file has another suffix, all form one."""
     if any(path.suffix not in (".up", ".down") for path in paths):
         return [list(paths)]
     pairs: dict[Path, list[Path]] = {}
@@ -68,7 +68,7 @@ def recordings(paths: Sequence[Path]) -> list[list[Path]]:
 
 
 def name_of(paths: Sequence[Path]) -> str:
-    """Return a name for these files' entry: their common part, ``walk`` for ``walk.up`` and ``walk.down``."""
+    """Return a name for the files' entry, their common prefix: ``walk`` for ``walk.up`` and ``walk.down``."""
     stems = [path.absolute().stem if path.is_file() else path.absolute().name for path in paths]
     return valid_name(os.path.commonprefix(stems) or stems[0])  # noqa: RUF071 letters are meant
 
@@ -97,13 +97,13 @@ def check_metadata(**values: str | None) -> About:
 
 
 def usual_technology(asked: str) -> str:
-    """Return the usual name of a technology: ``4g`` for ``LTE``; unknown ones do not change."""
+    """Return the usual name of a technology: ``4g`` for ``LTE``; unknown names do not change."""
     small = OTHER_NAMES.get(asked.lower(), asked.lower())
     return small if small in _TECHNOLOGIES else asked
 
 
 def is_date(text: str) -> bool:
-    """Return whether it is an ISO 8601 date of any precision: 2021, 2021-04, 2021-04-30, or with a time."""
+    """Return whether `text` is an ISO 8601 date of any precision: 2021, 2021-04, 2021-04-30, or with a time."""
     if not _DATE.fullmatch(text):
         return False
     try:

@@ -22,10 +22,10 @@ ARCHIVE = tuple(MODELS)
 
 
 class TraceSource:
-    """A trace as a scenario names it; the file is made, hashed and parsed lazily.
+    """A trace that a scenario names; the file is made, hashed and parsed lazily.
 
-    name: what the user wrote. file: its path, or the archive, name and direction of an entry. synthetic: whether it
-    comes from a model instead of a recording.
+    name: text in the scenario. file: path of a file, or archive, name and direction of an entry. synthetic: whether
+    the trace comes from a model instead of a recording.
     """
 
     def __init__(self, name: str, file: Path | tuple[Archive, str, Part], synthetic: bool = False) -> None:
@@ -42,7 +42,7 @@ class TraceSource:
 
     @cached_property
     def path(self) -> Path:
-        """Absolute path of the file that the engine reads. Raises TraceError when it cannot be made."""
+        """Absolute path of the file that the engine reads. Raises TraceError if the file cannot be made."""
         if isinstance(self._file, Path):
             return self._file
         from cellbed.archive.replayable import replayable
@@ -51,7 +51,7 @@ class TraceSource:
         return replayable(*archive.series_and_hash(name, part))
 
     def entry(self) -> "tuple[Entry, Part] | None":
-        """Return the archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
+        """Return the trace's entry of the archive, and the direction; None for a file. Raises TraceError."""
         if isinstance(self._file, Path):
             return None
         archive, name, part = self._file
@@ -59,14 +59,13 @@ class TraceSource:
 
     @cached_property
     def sha256(self) -> str:
-        """Hexadecimal digest: of an entry's series in the archive, else of the file. Raises
-        TraceError."""
+        """Hexadecimal digest of an entry's series in the archive, or of a file. Raises TraceError."""
         found = self.entry()
         return sha256(self.path) if found is None else found[0].parts[found[1]].sha256
 
     @cached_property
     def trace(self) -> "Trace":
-        """The parsed trace. Raises TraceError ``FILE:LINE: reason`` when it is malformed."""
+        """The parsed trace. Raises TraceError ``FILE:LINE: reason`` for a malformed trace."""
         from cellbed._core import TraceFormatError, parse_trace
 
         try:
@@ -105,7 +104,7 @@ def resolve(text: str, folder: Path) -> TraceSource:
         return TraceSource(text, path)
     why = obstacle(text, folder, "trace file")
     if why.startswith("there is no file") and "/" not in text:
-        # It may be a misspelt name.
+        # The text may be a misspelt name.
         shown = text if len(text) <= 40 else text[:37] + "…"
         why = f"unknown trace {shown!r}, and no such file in {folder.absolute()}"
     hint = _hint(text, archive)
@@ -121,9 +120,9 @@ def is_named(text: str) -> bool:
 
 
 def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dict[Part, Statistics]":
-    """Return the statistics of an entry by part, or of the direction of one that `name` names. Raises TraceError.
+    """Return the statistics of an entry by part; only one direction's if `name` contains it. Raises TraceError.
 
-    Stored ones of this definition are used.
+    Stored statistics of this definition are used.
     """
     from cellbed.archive.entry import second_of_day
     from cellbed.archive.statistics import statistics
@@ -143,14 +142,14 @@ def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dic
 
 
 def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:
-    """Return the entry that ``text`` names, be there one or not, and which direction of it, if it names one:
-    ``walk.up``."""
+    """Return the name of an entry in ``text``, and the direction, if there is one: ``walk.up``. The entry need not
+    exist."""
     name, _, ending = text.rpartition(".")
     return (name, ENDINGS[ending]) if ending in ENDINGS and archive.has(name) else (text, None)
 
 
 def _hint(text: str, archive: Archive) -> str:
-    """Similar names, as a question; empty if there are none."""
+    """Return similar names as a question; empty if there are none."""
     from cellbed.support.near_names import near_names, question
 
     folded = text.lower()[:100]
@@ -166,7 +165,7 @@ def _hint(text: str, archive: Archive) -> str:
 
 
 def _directions(archive: Archive, name: str) -> list[str]:
-    """Return the scenario's names of the directions of an entry."""
+    """Return the names that scenarios use for the directions of an entry."""
     try:
         parts = archive.entry(name).parts
     except TraceError:

@@ -19,7 +19,7 @@ Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
 """Lower case, so that names differ on every file system; no dot, which separates a name from its direction."""
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}$")]
-"""Path of a file in the entry's folder itself."""
+"""Name of a file directly in the entry's folder."""
 _MOST: Final = 2**63 - 1
 
 
@@ -74,7 +74,7 @@ class StoredSeries(Model):
 
 
 class SiteOrigin(Model):
-    """An origin of a recorded site. addresses: of its servers, where known; bytes: of the replies' bodies."""
+    """An origin of a recorded site. addresses: known addresses of servers; bytes: total of the replies' bodies."""
 
     origin: Text
     addresses: tuple[Text, ...] = ()
@@ -83,7 +83,7 @@ class SiteOrigin(Model):
 
 
 class SiteSummary(Model):
-    """The contents of a recorded site. page: URL of its first page; null where it has none."""
+    """The contents of a recorded site. page: URL of the first page, if any."""
 
     page: str | None = None
     origins: tuple[SiteOrigin, ...]
@@ -96,16 +96,16 @@ class SiteSummary(Model):
 
 
 class StoredSite(SiteSummary):
-    """A recorded site of an entry, and its WARC file, as in :class:`StoredSeries`."""
+    """A recorded site of an entry, and its WARC file. file, sha256: as in :class:`StoredSeries`."""
 
     file: FileName
     sha256: Sha256
 
 
 class Step(Model):
-    """A step of the history: imported, generated, cut, scaled… what: the verb. how: its arguments.
+    """A step of the history: imported, generated, cut, scaled… what: the verb. how: arguments of the step.
 
-    of: names and SHA-256 of its inputs.
+    of: names and SHA-256 of the step's inputs.
     """
 
     what: Text
@@ -134,9 +134,9 @@ class Entry(Model):
 class Draft:
     """An entry that is not visible yet.
 
-    folder: where its files are, on the archive's own file system, and no other files are; each series of `parts` is a
-    file there, as is `site`. recording: the folder of a recording of two workloads in it, by name. notes:
-    sentences for the user: assumptions and omissions.
+    folder: contains the draft's files only, on the archive's file system; each series of `parts` is a file there, as is
+    `site`. recording: name of the folder of a recording of two workloads there. notes: sentences for the user, on
+    assumptions and omissions.
     """
 
     folder: Path
@@ -149,7 +149,7 @@ class Draft:
 
 
 def second_of_day(about: About) -> float | None:
-    """Return seconds since midnight, in the time zone of `date` (ISO 8601); None: unknown."""
+    """Return the start in seconds since midnight, in the time zone of `date` (ISO 8601); None: unknown."""
     if about.date is None or len(about.date) <= len("2021-04-30"):
         return None
     try:

@@ -24,7 +24,7 @@ def entry_text(entry: Entry) -> str:
 
 
 def read_entry(folder: Path) -> Entry:
-    """Return the entry in `folder`, whose name is the entry's. Raises TraceError ``FILE: reason``."""
+    """Return the entry in `folder`; the folder's name is the entry's. Raises TraceError ``FILE: reason``."""
     import tomllib
 
     from pydantic import ValidationError
@@ -46,12 +46,12 @@ def read_entry(folder: Path) -> Entry:
         if fault["type"] == "missing":
             raise TraceError(f"{path}: missing key '{where}' (file empty or truncated)") from None
         raise TraceError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from None
-    except (ValueError, RecursionError) as error:  # tomllib's errors, and what it lets through of int()
+    except (ValueError, RecursionError) as error:  # errors of tomllib, and errors of int() inside it
         raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
 
 
 def _without_unknown(value: Any) -> Any:
-    """Return a value for TOML, which has no null: nulls in lists are left out."""
+    """Return a value without unknown parts: null, which TOML lacks, empty values, NaN and infinity."""
     if isinstance(value, dict):
         return {key: _without_unknown(each) for key, each in value.items() if not _is_unknown(each)}
     if isinstance(value, list):

@@ -23,13 +23,13 @@ _IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date
 
 _MOST_ORIGINS: Final = 100
 _MOST_ADDRESSES: Final = 10
-"""Origins of a site, and addresses of each, that are shown."""
+"""Maximum number of origins of a site, and of addresses of an origin, to show."""
 
 _Values = Sequence[float | None]
-"""One figure at least; ``None`` for one that its sample is too small for."""
+"""At least one figure; ``None`` for a figure whose sample is too small."""
 
 _Row = tuple[str, tuple[str, ...], Callable[[_Values], str]]
-"""Heading, keys of its figures, and how these are written."""
+"""Heading of a row, keys of its figures, and the function that formats them."""
 
 
 def _rates(values: _Values) -> str:
@@ -96,7 +96,7 @@ def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
 
 
 def site_summary(site: SiteSummary) -> RenderableType:
-    """Return the first origins of a recorded site as a table with the sum of all, and its page."""
+    """Return the page of a recorded site, and a table of its first origins with the sum of all origins."""
     table = Table("origin", "address", box=None, pad_edge=False)
     for name in ("objects", "bytes"):
         table.add_column(name, justify="right")
@@ -109,7 +109,7 @@ def site_summary(site: SiteSummary) -> RenderableType:
 
 
 def uses(entry: Entry) -> list[str]:
-    """Return the lines of a scenario that replay an entry, a line for each kind of link."""
+    """Return scenario lines that replay an entry, one for each kind of link."""
     mobile = [f'{ending} = "{entry.name}.{ending}"' for ending, part in ENDINGS.items() if part in entry.parts]
     if entry.recording is not None:
         mobile.append(f'kind = "recording", path = "{entry.name}"')
@@ -132,8 +132,7 @@ def _opening_lines(entry: Entry) -> Iterator[str]:
 
 
 def _format_argument(value: Any) -> str:
-    """Return an argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes
-    them."""
+    """Return an argument of a step as text. Entries of a table are written as ``(uplink b539…, downlink 77ab…)``."""
     if isinstance(value, Mapping):
         return "(" + ", ".join(f"{key} {_format_argument(each)}" for key, each in value.items()) + ")"
     if isinstance(value, list | tuple):
@@ -160,13 +159,13 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
 
 
 def _format_duration(seconds: float) -> str:
-    """Return a duration, also in seconds, the unit of cuts and starts."""
+    """Return a duration in words and in seconds, the unit of cuts and starts."""
     words = duration_words(seconds)
     return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 
 
 def rows_word(held: StoredSeries) -> str:
-    """Return the kind of its rows: ``"opportunities"``, ``"rate"``, ``"probes"``."""
+    """Return a word for the rows of a series: ``"opportunities"``, ``"rate"``, ``"probes"``."""
     words = {Content.OPPORTUNITIES: "opportunities", Content.RATE: "rates", Content.ROUND_TRIP: "probes"}
     word = words[held.content]
     return word if held.rows != 1 else word.replace("ies", "y").removesuffix("s")
@@ -209,11 +208,11 @@ _NUMBERS: Final = {
     "site_objects": ("objects", 1, 0),
     "site_bytes": ("site MB", 1e-6, 2),
 }
-"""The same with the factor of the heading's unit, and decimals."""
+"""Columns of numbers: heading, factor to the heading's unit, and number of decimals."""
 
 
 def list_table(entries: pl.DataFrame, sort: str) -> Table:
-    """Return a row for each entry. Columns without a value in any entry are left out. sort: a column to add."""
+    """Return a table with a row for each entry. Columns without any value are left out. sort: a column to add."""
     shown = [name for name in (*_TEXTS, *_NUMBERS, "origin") if name in entries.columns and entries[name].count()]
     columns = list(dict.fromkeys((*shown, sort)))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -234,6 +233,6 @@ def _table_cell(name: str, value: Any) -> str:
         return text if len(text) <= _LONGEST or name == "name" else f"{text[: _LONGEST - 1]}…"
     _, factor, decimals = _NUMBERS.get(name, ("", 1, 3))
     number = value * factor
-    # 0.003 Mbit/s is not 0.00.
+    # Small values get more decimals: 0.003 Mbit/s must not become 0.00.
     small = 0 < abs(number) < min(1.0, 10.0 ** (1 - decimals))
     return f"{number:.{decimals + 2 * small}f}"

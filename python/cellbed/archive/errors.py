@@ -4,4 +4,4 @@ from cellbed.support.errors import CellbedError
 
 
 class TraceError(CellbedError):
-    """A trace that does not exist, cannot be read or cannot be kept. The text names it and the remedy."""
+    """A trace that does not exist, cannot be read or cannot be kept. The text names the trace and the remedy."""

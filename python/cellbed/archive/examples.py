@@ -1,14 +1,15 @@
 """The synthetic traces that every archive has, generated from published statistics of cellular links on first use.
 
-The model is the doubly stochastic one of Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013, §3.1): deliveries are
-a Poisson process whose rate wanders as Brownian motion, and now and then the link falls into an outage that it leaves
-at a constant escape rate. Two things are added. The rate is pulled back to a mean and reflected at two bounds
-(an Ornstein-Uhlenbeck process between walls), because a motion without a pull keeps neither the mean nor the range
-that a publication gives; and an outage may be placed at a given time, so that an example shows one for certain.
+The model is the doubly stochastic one of Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013, §3.1). Deliveries are
+a Poisson process whose rate wanders as Brownian motion. Outages begin at random, and end at a constant escape rate.
+Two things are added. First, the rate is pulled back to a mean and reflected at two bounds (an Ornstein-Uhlenbeck
+process between walls): a motion without a pull keeps neither the mean nor the range that a publication gives. Second,
+an outage may be placed at a given time, so that an example is certain to have one.
 
-The opportunities must be the same on every machine and with every version of Python. Hence `random.Random`,
-whose ``random()`` is promised to stay as it is, and only operations that IEEE 754 rounds exactly (no logarithm, whose
-last bit depends on the C library): normal variates as sums of uniforms, exponential ones by comparing uniforms.
+The opportunities must be the same on every machine and with every version of Python. Hence only `random.Random` is
+used, whose ``random()`` is guaranteed to stay the same, and operations that IEEE 754 rounds exactly. Logarithms are
+not used: their last bit depends on the C library. Normal variates are sums of uniforms, exponential variates result
+from comparisons of uniforms.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ PDO_BYTES = 1500
 """Bytes that one delivery opportunity carries."""
 
 TICK = 0.02
-"""Seconds between two steps of the rate, as in Sprout (§3.2)."""
+"""Interval between two steps of the rate, s, as in Sprout (§3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """One direction of a synthetic link.
 
-    mean, deviation, low, high: bit/s, of the rate over time outside outages; the rate stays within low and high.
+    mean, deviation, low, high: of the rate outside outages, bit/s; the rate stays within low and high.
     reversion: time constant of the rate's return to its mean, seconds.
-    outage_rate: outages per second. escape_rate: 1/s, the inverse of their mean duration.
-    placed_outage: (start, duration) in seconds of an outage that is certain, or None.
-    duration: seconds. source: where the range is published; the other figures are chosen to fit it.
+    outage_rate: outages per second. escape_rate: inverse of an outage's mean duration, 1/s.
+    placed_outage: (start, duration) of a certain outage, seconds, or None.
+    duration: seconds. source: publication of the range; the other figures are chosen to fit the range.
     """
 
     name: str
@@ -126,7 +127,7 @@ MODELS: dict[str, Example] = {
 
 
 def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]:
-    """Return the times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
+    """Return the times of the delivery opportunities in seconds, above 0 and at most the duration."""
     # The stationary deviation of an Ornstein-Uhlenbeck process is volatility * sqrt(reversion / 2).
     volatility = model.deviation / math.sqrt(model.reversion / 2)
     rate = model.mean
@@ -137,7 +138,7 @@ def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]
             outage_ends = max(outage_ends, start + exponential(uniform) / model.escape_rate)
         if model.placed_outage is not None and start >= model.placed_outage[0] > start - TICK:
             outage_ends = max(outage_ends, sum(model.placed_outage))
-        # Opportunities of an exponential process need no memory of the tick before.
+        # An exponential process has no memory: opportunities do not depend on the previous tick.
         opportunities_per_second = rate / (8 * PDO_BYTES)
         time = max(start, outage_ends)
         while (time := time + exponential(uniform) / opportunities_per_second) <= end:
@@ -147,17 +148,17 @@ def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]
 
 
 def _normal(uniform: Callable[[], float]) -> float:
-    """Return a standard normal variate to the accuracy that is needed here: twelve uniforms less six (Irwin-Hall)."""
+    """Return an approximately standard normal variate, as accurate as needed: twelve uniforms less six (Irwin-Hall)."""
     return sum(uniform() for _ in range(12)) - 6.0
 
 
 _TECHNOLOGY: Final = {"lte-suburban": ("4g", None), "5g-midband": ("5g", "mid")}
 
 _HOW: Final = {"model": "example", "revision": 2}
-"""Raise the revision when a model gives other opportunities."""
+"""History of an example. Increase the revision when a model's opportunities change."""
 
 EXAMPLES: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in MODELS))
-"""Names of the entries."""
+"""Names of the example entries."""
 
 
 def about(name: str) -> About:
@@ -192,7 +193,7 @@ def fill(draft: Draft, name: str) -> None:
 
 
 def is_current(entry: Entry) -> bool:
-    """Return whether an example was made by the models of this version."""
+    """Return whether this version's models made an example."""
     return any(step.how == _HOW for step in entry.history)
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that a user names: found relative to a folder."""
+"""Look-up of files and folders that a user names, relative to a folder."""
 
 import stat
 from pathlib import Path
@@ -15,7 +15,7 @@ def find_file(text: str, folder: Path) -> Path | None:
         folder: The folder of the file that names it.
 
     Returns:
-        The path, ``None`` without such a file.
+        The path, or ``None`` if there is no regular file.
     """
     path = place_of(text, folder)
     mode = _mode(path)
@@ -23,7 +23,7 @@ def find_file(text: str, folder: Path) -> Path | None:
 
 
 def find_folder(text: str, folder: Path) -> Path | None:
-    """Absolute path of the directory that ``text`` names relative to ``folder``; None if there is none."""
+    """Return the absolute path of the directory ``text``, relative to ``folder``; None if there is none."""
     path = place_of(text, folder)
     mode = _mode(path)
     return path if text and mode is not None and stat.S_ISDIR(mode) else None
@@ -38,7 +38,7 @@ def obstacle(text: str, folder: Path, wanted: str) -> str:
         wanted: The expected kind, such as "trace file".
 
     Returns:
-        A part of a sentence.
+        The reason, as part of a sentence.
     """
     shown = quote(text, 200)
     path = place_of(text, folder)
@@ -56,7 +56,7 @@ def obstacle(text: str, folder: Path, wanted: str) -> str:
 
 
 def place_of(text: str, folder: Path) -> Path | None:
-    """Absolute path that ``text`` names relative to ``folder``; None for the home of an unknown user."""
+    """Return the absolute path of ``text``, relative to ``folder``; None for the home of an unknown user."""
     try:
         return (folder / Path(text).expanduser()).absolute()
     except (OSError, RuntimeError, ValueError):
@@ -66,5 +66,5 @@ def place_of(text: str, folder: Path) -> Path | None:
 def _mode(path: Path | None) -> int | None:
     try:
         return path.stat().st_mode if path else None
-    except (OSError, ValueError):  # not there, a name too long, a NUL
+    except (OSError, ValueError):  # missing file, name too long, or NUL in the name
         return None

@@ -1,13 +1,13 @@
-"""A table of the archive's entries, made of their descriptions at each use, and its search.
+"""A table of the archive's entries, and its search. Each use builds the table from the entries' descriptions.
 
-| column | is |
+| column | content |
 |---|---|
 | `name`, and each key of an entry's `about` | as in `entry.toml`; null is unknown |
-| `PART_content`, `PART_duration_ns`, `PART_rows`, `PART_sha256` | of `uplink`, `downlink` and `round_trip` |
+| `PART_content`, `PART_duration_ns`, `PART_rows`, `PART_sha256` | PART: `uplink`, `downlink` and `round_trip` |
 | `PART_KEY` | each statistic that is a number, as a floating-point number: `uplink_mean_bit_s` |
-| `recording` | whether it holds a recording of two workloads |
-| `site_origins`, `site_objects`, `site_bytes` | of a recorded site |
-| `duration_ns` | of its longest part |
+| `recording` | whether the entry has a recording of two workloads |
+| `site_origins`, `site_objects`, `site_bytes` | size of a recorded site |
+| `duration_ns` | duration of the longest part |
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEASURED: Final = tuple(f"{stem}_" for stem in _STEMS)
 
 @dataclass(frozen=True, slots=True)
 class EntryTable:
-    """A row for each entry that can be read, in order of their names. problems: why others cannot be read, by name."""
+    """A row for each readable entry, in order of name. problems: reasons why other entries are unreadable, by name."""
 
     frame: pl.DataFrame
     problems: dict[str, str]
@@ -49,13 +49,13 @@ def read_table(archive: Path) -> EntryTable:
         try:
             rows.append(_row(read_entry(folder)))
         except TraceError as error:
-            if folder.is_dir():  # not removed meanwhile
+            if folder.is_dir():  # else another process removed the entry meanwhile
                 problems[as_text(folder.name)] = as_text(str(error))
     return EntryTable(frame_of(rows), problems)
 
 
 def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
-    """Return a table of entries with these values by column."""
+    """Return a table of entries. rows: values of each entry by column."""
     rows = list(rows)
     names = list(dict.fromkeys([*_always(), *(key for row in rows for key in row)]))
     schema = {name: _kind(name) for name in names}
@@ -64,7 +64,7 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
 
 @cache
 def _always() -> dict[str, Any]:
-    """Return the columns that always exist; first the listed ones."""
+    """Return the columns that always exist; the columns to suggest in errors come first."""
     return {
         **{"name": pl.String, "duration_ns": pl.Int64},
         **dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), pl.Float64),
@@ -111,15 +111,16 @@ _SIGNS: Final[dict[str, Callable[[pl.Expr, Any], pl.Expr]]] = {
     ">": operator.gt,
 }
 _LISTED: Final = 12
-"""Columns named in the error about an unknown one."""
+"""Maximum number of columns named in the error about an unknown column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query; ``None`` means any.
 
-    name: part of the name. technology, mobility: the value, in any case. minimum_mean: bit/s of any direction. where:
-    conditions ``COLUMN OP VALUE``, which must all hold. sort: a column. descending: the largest first.
+    name: part of the name. technology, mobility: the value, in any case. minimum_mean: minimum mean rate of any
+    direction, bit/s. where: conditions ``COLUMN OP VALUE``, which must all hold. sort: a column. descending: largest
+    value first.
     """
 
     name: str | None = None
@@ -137,7 +138,7 @@ def as_text(name: str) -> str:
 
 
 def search(table: pl.DataFrame, query: Query) -> pl.DataFrame:
-    """Return the entries that match `query`, in its order; unknown values of the sort column come last.
+    """Return the entries that match `query`, sorted by `query.sort`; unknown values come last.
 
     Raises TraceError for an unknown column and an invalid condition.
     """

@@ -14,7 +14,7 @@ from cellbed_node import inputs
 Rows = list[tuple[int, int, list[int]]]
 """Time, base delay and delivery opportunities of each packet train, ns (Sentosa et al., NSDI 2025, §4.2)."""
 Offsets = list[tuple[int, int]]
-"""Packet size in bytes, and how much later than a packet of the recorder's size it arrives, ns (§4.4)."""
+"""Packet size in bytes, and additional delay compared with the recorder's packet size, ns (§4.4)."""
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class RecordedFile(Generic[T]):
     """A file of a recording, parsed and hashed lazily.
 
-    name: what the user wrote. path: absolute. parse: reads it; :class:`cellbed._core.TraceFormatError` if malformed.
+    name: text of the user. path: absolute. parse: reads the file; :class:`cellbed._core.TraceFormatError` if malformed.
     """
 
     name: str
@@ -32,7 +32,7 @@ class RecordedFile(Generic[T]):
 
     @cached_property
     def content(self) -> T:
-        """The parsed file. Raises TraceError ``FILE:LINE: reason`` when it is malformed."""
+        """The parsed file. Raises TraceError ``FILE:LINE: reason`` for a malformed file."""
         from cellbed._core import TraceFormatError
 
         try:
@@ -49,16 +49,15 @@ class RecordedFile(Generic[T]):
 
 
 def light_rows(text: str, folder: Path) -> RecordedFile[Rows]:
-    """Return the light rows in the file called ``text``, relative to ``folder``. Raises TraceError when there is
-    none."""
+    """Return the light rows in the file ``text``, relative to ``folder``. Raises TraceError if there is no file."""
     from cellbed._core import parse_light_rows
 
     return RecordedFile(text, _find_file(text, folder, "file of light rows"), parse_light_rows)
 
 
 def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
-    """Return the latency offsets in the file called ``text``, relative to ``folder``. Raises TraceError when there is
-    none."""
+    """Return the latency offsets in the file ``text``, relative to ``folder``. Raises TraceError if there is no
+    file."""
     from cellbed._core import parse_latency_offsets
 
     return RecordedFile(text, _find_file(text, folder, "file of latency offsets"), parse_latency_offsets)

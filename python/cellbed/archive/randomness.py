@@ -1,8 +1,8 @@
 """Random numbers that are the same on every machine and with every version of the libraries.
 
 NumPy guarantees the integers of its bit generators (the compatibility guarantee of ``numpy.random.PCG64``), but not its
-distributions. So only those integers are drawn here, followed by operations that are exact or have IEEE 754 rounding:
-no logarithm, no exponential, no sum whose order depends on the processor.
+distributions. So this module draws only integers. All further operations are exact or have IEEE 754 rounding: no
+logarithm, no exponential, no sum whose order depends on the processor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = 4096
 
 
 class Stream:
-    """Random numbers of one purpose. Equal seed and purpose: equal numbers."""
+    """Random numbers for one purpose. Equal seeds and purposes give equal numbers."""
 
     def __init__(self, seed: int, purpose: str) -> None:
         import numpy as np
@@ -39,16 +39,16 @@ class Stream:
         return units
 
     def normals(self, count: int) -> Float64:
-        """Standard normal, approximately: twelve uniforms less six (Irwin–Hall), within ±6."""
+        """Return approximately standard normal variates, within ±6: twelve uniforms less six (Irwin–Hall)."""
         import numpy as np
 
         halves = self._bits.random_raw(6 * count).view(np.uint32).astype(np.int64).reshape(count, 12)
-        # Whole numbers: their sum is exact in any order.
+        # Sums of whole numbers are exact in any order.
         sums: Float64 = (halves.sum(axis=1) - (6 << 32)) * 2.0**-32
         return sums
 
     def uniform(self) -> float:
-        """One of :meth:`uniforms`."""
+        """Return the next of the :meth:`uniforms`."""
         if not self._block:
             self._block = self.uniforms(_BLOCK).tolist()[::-1]
         return self._block.pop()
@@ -66,7 +66,8 @@ def exponential(uniform: Callable[[], float]) -> float:
     """Return an exponential variate of mean 1 (von Neumann, Various Techniques Used in Connection with Random Digits,
     1951).
 
-    A descending run of uniforms that starts at x has odd length with probability exp(-x); else one more unit passes.
+    A descending run of uniforms that begins with x has odd length with probability exp(-x). After a run of even length,
+    1 is added and the next run is drawn.
     """
     whole = 0.0
     while True:
@@ -81,7 +82,7 @@ def exponential(uniform: Callable[[], float]) -> float:
 
 
 def reflect(value: float, low: float, high: float) -> float:
-    """`value`, reflected at the bounds."""
+    """Return `value`, reflected at the bounds."""
     if value < low:
         return 2 * low - value
     if value > high:
@@ -90,7 +91,7 @@ def reflect(value: float, low: float, high: float) -> float:
 
 
 def interpolate(ordered: Sequence[float], rank: float) -> float:
-    """Return the quantile function of a sample at a rank from 0 to 1, linear between its order statistics."""
+    """Return a sample's quantile at a rank from 0 to 1, linear between order statistics."""
     place = rank * (len(ordered) - 1)
     below = min(int(place), len(ordered) - 1)
     above = min(below + 1, len(ordered) - 1)

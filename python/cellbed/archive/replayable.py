@@ -1,8 +1,8 @@
-"""A series as the text that the engine reads: a whole millisecond a line, one opportunity of 1500 bytes each.
+"""Series as text for the engine: each line is an opportunity of 1500 bytes, at a whole number of milliseconds.
 
-Times are rounded up, so that no opportunity is early. A rate becomes evenly spaced opportunities: each is where the
-rate has supplied its bytes. If a series lasts longer than its last opportunity, one more is added at its end, because a
-text's last line is the period of its loop.
+Times are rounded up, so that no opportunity is early. A rate becomes evenly spaced opportunities: each comes when the
+rate has supplied its bytes. The last line of a text is the period of the loop. So a series that lasts longer than its
+last opportunity gets one more at its end.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from cellbed.support import user_folders
 from cellbed.support.whole_files import write_whole
 
 _REVISION: Final = 1
-"""Raise it when the same series gives another text."""
+"""Revision of the conversion: increase it when the text of a series changes."""
 _MS: Final = 1_000_000
 _BITS: Final = 8 * OPPORTUNITY_BYTES
 _MOST: Final = 500_000_000
-"""Maximum opportunities of a text: 5 GB."""
+"""Maximum number of opportunities in a text: 5 GB."""
 _BLOCK: Final = 1_000_000
 
 
 def replayable(series: Series, digest: str) -> Path:
-    """Return the text of a series of opportunities or rates; made at first use, and kept in the user's cache.
+    """Return the text file of a series of opportunities or rates. It is made at first use, and kept in the cache.
 
     Args:
         series: A series of an entry.
@@ -42,7 +42,7 @@ def replayable(series: Series, digest: str) -> Path:
         The file in the cache.
 
     Raises:
-        TraceError: The digest is another one, the series cannot be replayed, or the cache cannot be written.
+        TraceError: The digest differs, the series cannot be replayed, or the cache cannot be written.
     """
     made_of = repr((_REVISION, digest, str(series.content), series.duration_ns))
     folder = user_folders.cache_folder() / "traces"
@@ -100,11 +100,11 @@ def _write_rate(series: Series, path: Path) -> int:
 
 
 def _space_rates(series: Series) -> Iterator[pl.DataFrame]:
-    """Opportunities of a rate, a block at a time."""
+    """Yield the opportunities of a rate, a block at a time."""
     table = series.scan().select("at_ns", "bit_s").collect()
     begins = np.append(table["at_ns"].to_numpy(), series.duration_ns).astype(np.float64)
     rates = table["bit_s"].to_numpy()
-    # The capacity before the beginning of each step, and before the end.
+    # The capacity supplied before the beginning of each step, and before the end.
     offered = np.concatenate(([0.0], np.cumsum(rates * np.diff(begins) / 1e9)))
     count = int(offered[-1] // _BITS)
     if count > _MOST:
@@ -113,7 +113,7 @@ def _space_rates(series: Series) -> Iterator[pl.DataFrame]:
         at = _supply_times(
             np.arange(first, min(first + _BLOCK, count + 1), dtype=np.float64) * _BITS, begins, rates, offered
         )
-        # A whole time must not be rounded up because of the last bit of a quotient: hence the tolerance of 1 ns.
+        # The tolerance of 1 ns keeps an error in the last bit of a quotient from rounding a whole millisecond up.
         yield pl.DataFrame({"at": np.ceil(at / _MS - 1e-6).astype(np.int64)})
 
 
@@ -123,6 +123,6 @@ def _supply_times(
     rates: npt.NDArray[np.float64],
     offered: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """Return the time at which a link has supplied so many bits, ns: the first such instant if it then pauses."""
+    """Return the time at which a link has supplied `bits`, ns: the first such instant if the link then pauses."""
     step = np.searchsorted(offered, bits, side="left") - 1
     return begins[step] + (bits - offered[step]) * 1e9 / rates[step]

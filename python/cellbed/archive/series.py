@@ -1,12 +1,12 @@
-"""Series over time: Parquet files of one of three contents.
+"""Series over time: Parquet files with one of three kinds of content.
 
-| content | columns | a row is |
+| content | columns | meaning of a row |
 |---|---|---|
 | ``opportunities`` | ``at_ns`` int64 | a packet delivery opportunity of at most 1500 bytes of IP |
-| ``rate`` | ``at_ns`` int64, ``bit_s`` float64 | the rate from this time until the next row's, or the end |
-| ``round-trip`` | ``at_ns`` int64, ``round_trip_ns`` int64 or null | a probe sent then; null if no answer came |
+| ``rate`` | ``at_ns`` int64, ``bit_s`` float64 | the rate from this time to the next row's time, or to the end |
+| ``round-trip`` | ``at_ns`` int64, ``round_trip_ns`` int64 or null | a probe sent at this time; null: no answer |
 
-Times count from the recording's start, are never negative and never run backwards.
+Times count from the start of the recording. They are never negative and never decrease.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Part = Literal["uplink", "downlink", "round-trip"]
 """The subject of a series."""
 PARTS: tuple[Part, ...] = ("uplink", "downlink", "round-trip")
 ENDINGS: dict[str, Part] = {"up": "uplink", "down": "downlink"}
-"""The suffix of the name of an entry's direction, after the dot."""
+"""Direction by suffix: ``walk.up`` is the uplink of ``walk``."""
 
 OPPORTUNITY_BYTES = 1500
 """Bytes of IP that one opportunity carries."""
@@ -43,8 +43,8 @@ class Content(StrEnum):
 class Series:
     """One part of a recording.
 
-    path: its Parquet file. duration_ns: from time zero to its end, which may be later than its last row; the period
-    of a looped replay.
+    path: the Parquet file. duration_ns: time from zero to the end, which may be later than the last row; the period of
+    a looped replay.
     """
 
     content: Content
@@ -52,7 +52,7 @@ class Series:
     duration_ns: int
 
     def scan(self) -> pl.LazyFrame:
-        """Return its rows, read lazily."""
+        """Return the rows, read lazily."""
         import polars as pl
 
         return pl.scan_parquet(inputs.check(self.path))

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from cellbed.archive.entry import Entry
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
-"""No recording is longer than ten years: a larger time is one in another unit."""
+"""Maximum time, ns: no recording is longer than ten years, so a larger time is in another unit."""
 HIGHEST_BIT_S = 1e12
-"""More than any link: a larger rate is one in another unit."""
+"""Maximum rate, bit/s: no link is faster, so a larger rate is in another unit."""
 LONGEST_TRIP_NS = 3600 * 10**9
-"""An hour: a longer round trip is in another unit."""
+"""Maximum round-trip time, ns: an hour; a longer one is in another unit."""
 
 
 def require_sound(series: Series) -> int:
@@ -43,7 +43,7 @@ def require_sound(series: Series) -> int:
         for column, (kind, words) in columns.items():
             if schema.get(column) != kind:
                 raise TraceError(f"{series.path}: a {series.content} series has a column {column} of {words}")
-        # A column of differences first: within the aggregation they would be held in memory.
+        # Differences are a separate column: within the aggregation they would be held in memory.
         found = (
             rows.with_columns(step_ns=at.diff())
             .select(
@@ -67,7 +67,7 @@ def require_sound(series: Series) -> int:
 
 @contextmanager
 def name_file_in_errors(path: Path) -> Iterator[None]:
-    """Raise TraceError that names the file for one that is missing or no readable Parquet file."""
+    """Raise TraceError with the path if a file is missing or is no readable Parquet file."""
     import polars as pl
 
     try:
@@ -101,7 +101,7 @@ def sha256(path: Path) -> str:
 
 
 def _fault(series: Series, found: dict[str, Any]) -> str:
-    """Return the problem of a series with these figures; empty if none."""
+    """Return the problem of a series with the figures `found`; empty if there is none."""
     rate = series.content is Content.RATE
     if not found["rows"]:
         return "no rows: nothing to replay"
@@ -129,9 +129,9 @@ def _fault(series: Series, found: dict[str, Any]) -> str:
 
 
 def find_faults(entry: Entry, folder: Path) -> list[str]:
-    """Problems of the files of an entry, each in a sentence that names the file.
+    """Return the problems of an entry's files, each in a sentence that names the file.
 
-    Every byte of them is read.
+    Every byte of the files is read.
     """
     found = []
     for path, digest in _files(entry, folder):

@@ -1,8 +1,8 @@
 """The archive: entries are added, replaced and removed atomically.
 
-An entry is a folder with an ``entry.toml`` and the files that it names. It is written under a hidden name and renamed
-when it is complete: partial entries are never visible, and if two processes add the same name, one fails. The next
-process that adds an entry removes what killed processes have left.
+An entry is a folder with an ``entry.toml`` and the files that it names. Entries are written under a hidden name and
+renamed when complete. So partial entries are never visible, and if two processes add the same name, one fails. The next
+process that adds an entry removes the remains of killed processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def open_archive(folder: Path | None = None) -> Archive:
     """Return an archive of traces.
 
     Args:
-        folder: Its folder, which the first write creates; ``None``: the user's archive.
+        folder: The archive's folder, created by the first write; ``None``: the user's archive.
 
     Returns:
         The archive.
@@ -77,7 +77,7 @@ class Archive:
         return sorted(names.union(examples.EXAMPLES))
 
     def has(self, name: str) -> bool:
-        """Return whether there is an entry of that name, sound or damaged."""
+        """Return whether an entry of that name exists, sound or damaged."""
         return name in examples.EXAMPLES or (NAME.fullmatch(name) is not None and (self.folder / name).is_dir())
 
     def entry(self, name: str) -> Entry:
@@ -88,7 +88,7 @@ class Archive:
             try:
                 return read_entry(self.folder / name)
             except TraceError:
-                if not self.has(name):  # another process has renamed or removed it meanwhile
+                if not self.has(name):  # another process has renamed or removed the entry meanwhile
                     raise TraceError(self._unknown(name)) from None
                 raise
         with contextlib.suppress(TraceError):
@@ -130,7 +130,7 @@ class Archive:
 
     @contextlib.contextmanager
     def draft(self, about: About) -> Iterator[Draft]:
-        """Yield a draft of an entry, whose files are removed at the end unless it was kept."""
+        """Yield a draft of an entry. The draft's files are removed at the end, unless the draft was kept."""
         from cellbed.archive.entry import Draft
 
         with contextlib.ExitStack() as stack:
@@ -139,7 +139,7 @@ class Archive:
             yield Draft(folder, about)
 
     def keep(self, draft: Draft, name: str, replace: bool = False) -> Entry:
-        """Check, measure and hash the files of a draft, and make it an entry. A draft can be kept once.
+        """Check, measure and hash the files of a draft, and make the draft an entry. A draft can be kept once.
 
         replace: replace an entry of that name atomically.
         """
@@ -165,7 +165,7 @@ class Archive:
             raise TraceError(f"'{name}' is a built-in example: choose another name")
 
     def remove(self, *names: str) -> None:
-        """Remove entries, damaged ones included. If one does not exist, none is removed."""
+        """Remove entries, damaged ones included. If a name does not exist, no entry is removed."""
         for name in names:
             if name in examples.EXAMPLES:
                 raise TraceError(f"'{name}' is a built-in example and cannot be removed")
@@ -184,7 +184,7 @@ class Archive:
         return self.contents().frame.lazy()
 
     def contents(self) -> EntryTable:
-        """Return the table of :meth:`index`, with the reasons why other entries cannot be read."""
+        """Return the table of :meth:`index`, and the reasons why the other entries are unreadable."""
         from cellbed.archive.index import read_table
 
         may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)
@@ -195,7 +195,7 @@ class Archive:
             return read_table(self.folder)
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
-        """Read all files of the named entries, or of all entries; yield each name with its problems, empty if sound."""
+        """Read all files of the named entries, default all; yield each name with a list of problems, empty if sound."""
         from cellbed.archive.soundness import find_faults
 
         for name in list(names) or self.names():
@@ -253,7 +253,7 @@ class Archive:
 
 
 def _complete(draft: Draft, name: str) -> Entry:
-    """Return the entry of a draft. Checks and hashes its files, and removes all others."""
+    """Return the entry of a draft. Checks and hashes the entry's files, and removes all other files."""
     from cellbed.archive.entry import Entry
 
     if not draft.parts and draft.recording is None and draft.site is None:
@@ -287,7 +287,7 @@ def _measure(draft: Draft, series: Series) -> StoredSeries:
     try:
         rows = require_sound(series)
     except TraceError as error:
-        # The message is read after the hidden folder has been removed.
+        # Users read the message after the hidden folder has been removed.
         raise TraceError(str(error).replace(f"{draft.folder}/", "")) from None
     return StoredSeries(
         file=series.path.name,

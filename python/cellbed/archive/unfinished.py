@@ -1,7 +1,7 @@
 """Unfinished and removed entries: hidden folders that do not outlive the process that made them.
 
-Such a folder lies in the archive under a hidden name, and its process holds a lock on it, which the kernel releases
-with the process. So remains of killed processes can be distinguished from live work.
+An unfinished folder has a hidden name in the archive. Its process holds a lock on the folder, and the kernel releases
+the lock with the process. So remains of killed processes can be distinguished from live work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AT_FDCWD = -100
 
 @contextlib.contextmanager
 def lock(archive: Path) -> Iterator[None]:
-    """Hold the archive's lock, as all short operations that add or remove a name do. Makes the archive's folder."""
+    """Hold the archive's lock, required for adding or removing a name. Makes the archive's folder."""
     archive.mkdir(parents=True, exist_ok=True)
     with (archive / ".lock").open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -39,12 +39,12 @@ def make_unfinished(archive: Path) -> contextlib.AbstractContextManager[Path]:
 
 @contextlib.contextmanager
 def make_unfinished_beside(place: Path) -> Iterator[Path]:
-    """Make a hidden folder for the time of a context, removed at its end unless it was renamed.
+    """Make a hidden folder for the time of a context. Unless renamed, the folder is removed at the end.
 
     Remains of killed processes for the same place are removed, too.
 
     Args:
-        place: Its final place, in the same folder.
+        place: The final path, in the same parent folder.
 
     Yields:
         The hidden folder.
@@ -60,7 +60,7 @@ def make_unfinished_beside(place: Path) -> Iterator[Path]:
                 held.callback(os.close, hold(folder))
                 if folder.exists():
                     break
-            # Another process removed the folder as a remain, before it was held.
+            # Another process removed the folder as a remain before this process locked it.
         yield folder
 
 
@@ -70,12 +70,12 @@ def _is_mark(name: str, stem: str) -> bool:
 
 
 def sweep(archive: Path) -> list[Path]:
-    """Remove remains of killed processes; returns them."""
+    """Remove the remains of killed processes, and return their paths."""
     return remove_stale(archive.glob(f".{_NAME}*"))
 
 
 def discard(archive: Path, folder: Path) -> None:
-    """Unlink the name of a folder of the archive, and then remove the folder."""
+    """Rename a folder of the archive to a hidden name, and then remove the folder."""
     taken = archive / f".{_NAME}.{os.urandom(8).hex()}"
     with lock(archive):
         folder.rename(taken)
@@ -83,7 +83,7 @@ def discard(archive: Path, folder: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two folders atomically; in two steps if the file system cannot."""
+    """Exchange two folders atomically, or in two steps if the file system lacks an atomic exchange."""
     import ctypes
 
     if ctypes.CDLL(None, use_errno=True).renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _EXCHANGE) == 0:
@@ -108,7 +108,10 @@ def images_folder() -> Path:
 
 
 def sweep_cache() -> list[Path]:
-    """Remove and return what killed processes were unpacking; downloads stay, to be continued. Raises OSError."""
+    """Remove the unpacked files of killed processes, and return their paths. Downloads stay, to be continued.
+
+    Raises OSError.
+    """
     left = []
     for folder in (downloads_folder(), images_folder()):
         if folder.is_dir() and os.access(folder, os.W_OK):

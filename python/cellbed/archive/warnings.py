@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from cellbed.archive.series import Part
 
 EMULATED_BIT_S: Final = 10e9
-"""The highest rate that a TCP flow got from cellbed on a machine of two cores (docs/explanation/performance.md)."""
+"""Maximum rate of a TCP flow through cellbed on two cores, bit/s (docs/explanation/performance.md)."""
 
 DECIDING_SHARE: Final = 0.01
-"""An outage with this share of the time affects this share of requests, and so decides their P99."""
+"""Share of time: an outage this long affects as large a share of requests, and so decides their P99."""
 
 PAUSE_INTERVALS: Final = 10
-"""Minimum length of a pause in usual times between probes."""
+"""Minimum length of a pause, in usual intervals between probes."""
 
 BATCHED_SHARE: Final = 0.2
-"""The least share of opportunities in bursts after 5 ms of silence that is reported as batching."""
+"""Minimum share of opportunities in bursts after 5 ms of silence that is reported as batching."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The part of a trace that an experiment replays, ns. start: offset of the workload. loop: whether it repeats."""
+    """The part of a trace that an experiment replays, ns. start: offset in the trace. loop: whether the trace loops."""
 
     workload: int
     start: int = 0
@@ -39,18 +39,20 @@ class Replayed:
         return self.loop and self.workload >= duration
 
     def looked_at(self, duration: int) -> int:
-        """Return the part of a trace of this duration that it replays, without repetitions."""
+        """Return the replayed part of a trace of this duration, without repetitions."""
         return duration if self._whole(duration) else self.workload
 
     def met(self, begin: int, length: int, duration: int) -> int:
-        """Return its duration in the span of that beginning and length, in one round of a trace of this duration."""
+        """Return how long the replay is within the span, in one round of a trace of this duration."""
         if self._whole(duration):
             return length
         return sum(end - start for start, end in self.spans(begin, length, duration))
 
     def spans(self, begin: int, length: int, duration: int) -> list[tuple[int, int]]:
-        """Return the times at which it enters and leaves that span, ns of the workload, which is shorter than a
-        round."""
+        """Return the times at which the replay enters and leaves the span, ns since the start of the workload.
+
+        The workload must be shorter than a round of the trace.
+        """
         start = self.start % duration if self.loop else self.start
         end = start + self.workload
         rounds = (-duration, 0, duration) if self.loop else (0,)
@@ -64,10 +66,10 @@ def warnings(
     most_bit_s: float = EMULATED_BIT_S,
     parts: Collection[Part] | None = None,
 ) -> list[str]:
-    """Sentences, possibly none.
+    """Return warnings about an entry, possibly none.
 
-    parts: which of it are used; left out: all. replayed: the part that an experiment replays; left out: all.
-    most_bit_s: the machine's limit. For a series without statistics only its duration is checked.
+    parts: the used parts; None: all. replayed: the part that an experiment replays; None: all. most_bit_s: the
+    machine's maximum rate. For a series without statistics only the duration is checked.
     """
     used = [part for part in entry.parts if parts is None or part in parts]
     return [
@@ -77,7 +79,7 @@ def warnings(
 
 
 def drift(uplink_ns: int, downlink_ns: int) -> str | None:
-    """Return a sentence on directions whose durations differ by more than 1 s and 1 %."""
+    """Return a warning if the durations of the directions differ by more than 1 s and 1 %."""
     shorter, longer = sorted((uplink_ns, downlink_ns))
     if longer - shorter <= max(10**9, longer // 100):
         return None
@@ -127,13 +129,13 @@ def _part_warnings(entry: Entry, part: Part, replayed: Replayed | None, most_bit
             "the most that cellbed was shown to emulate, on two cores: benches/emulator_targets.py measures yours"
         )
     spacing_ms = figures.get("spacing_ms", 0.0)
-    # One row is a constant rate: there is no in between.
+    # A single row is a constant rate, without a time in between.
     if spacing_ms > 100 and held.rows > 1:
         yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart contain nothing about the time in between"
 
 
 def length_warnings(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
-    """Sentences on repeated or missing parts, and on a start beyond the end."""
+    """Yield warnings about repeated or missing parts, and about a start beyond the end."""
     if replayed.loop and replayed.start >= duration:
         yield (
             f"{part}: the start at {duration_words(replayed.start / 1e9)} lies beyond its end, for it lasts "
@@ -153,7 +155,7 @@ def length_warnings(part: Part, duration: int, replayed: Replayed) -> Iterator[s
 
 
 def _outage_warnings(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
-    """Warn about the longest outage within the experiment that has a known place."""
+    """Warn about the longest outage with a known place within the experiment."""
     if "outage_longest_ms" not in figures:
         return
     begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])
@@ -172,7 +174,7 @@ def _outage_warnings(part: Part, duration: int, figures: dict[str, Any], replaye
 
 
 def _met_words(met: int, spans: list[tuple[int, int]]) -> str:
-    """``"0.829 s (from 0 s of the run on)"``."""
+    """Return text such as ``"0.829 s (from 0 s of the run on)"``."""
     enters = " and ".join(f"{begin / 1e9:.4g} s" for begin, _ in sorted(spans))
     return f"{met / 1e9:.3g} s (from {enters} of the run on)"
 

@@ -51,7 +51,7 @@ MODULES = {
     **dict.fromkeys(("status", "meter", "exec", "logs", "tap", "migrate", "down"), "live"),
     **dict.fromkeys(("doctor", "grant", "vm", "clean"), "machine"),
 }
-"""Modules of verbs that have another name."""
+"""Modules of verbs whose module has another name."""
 
 app = typer.Typer(
     cls=group("cellbed.cli", VERBS, MODULES),
@@ -84,10 +84,10 @@ def cellbed_(
 
 
 def main() -> None:
-    """Run the command line; an error of cellbed or of the operating system becomes one message and an exit status."""
+    """Run the command line. Convert errors of cellbed and of the operating system to a message and an exit status."""
     from cellbed.support.errors import CellbedError, OperatingSystemError
 
-    # Imports make many objects that stay: collecting cycles after every 700 is a tenth of a short command's time.
+    # Imports make many permanent objects: collecting cycles after every 700 takes a tenth of a short command's time.
     gc.set_threshold(100_000)
     # No final collection of cycles: it takes as long as a short command's work.
     atexit.register(gc.freeze)
@@ -107,7 +107,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output has ended, as in `cellbed … | head`.
+        # The program that reads our output has ended, as in `cellbed … | head`.
         _give_up_output()
         sys.exit(0)
     except OSError as error:
@@ -139,12 +139,12 @@ def _is_of_polars(error: BaseException) -> bool:
 
 
 def _is_interruption(end: SystemExit) -> bool:
-    """Return whether Ctrl-C ended a verb without an exception: the framework converts it to an exit."""
+    """Return whether Ctrl-C ended a verb. The framework converts the interruption to an exit."""
     return end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt)
 
 
 def _is_output_broken() -> bool:
-    """Return whether another line fails, too; if it does not, an empty line before the error does no harm."""
+    """Return whether writing an empty line fails, too. If not, the empty line before the error message does no harm."""
     try:
         sys.stdout.flush()
         os.write(1, b"\n")

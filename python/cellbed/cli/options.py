@@ -52,7 +52,7 @@ Verbose = Annotated[
 
 
 def require(check: bool, junit: Path | None, source: Path, *, expected: bool) -> None:
-    """Raise CellbedError where nothing can be checked. expected: whether `source` has expectations."""
+    """Raise CellbedError if nothing can be checked. expected: whether `source` has expectations."""
     if junit is not None and not check:
         raise CellbedError("--junit needs --check: add it")
     if junit is not None and not junit.parent.is_dir():
@@ -62,7 +62,7 @@ def require(check: bool, junit: Path | None, source: Path, *, expected: bool) ->
 
 
 def conclude(verdicts: Sequence[Verdict], junit: Path | None, suite: str, *, shown: bool, as_json: bool) -> None:
-    """Print a line for each verdict, unless they are shown already, and write the JUnit XML."""
+    """Print a line for each verdict, unless the verdicts are `shown` already, and write the JUnit XML."""
     from cellbed.report import junit as xml
     from cellbed.report.terminal import verdict
 

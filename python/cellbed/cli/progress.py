@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Plain(Listener):
-    """One line per phase, one every ten seconds while the workload runs, and one every second about the links."""
+    """Plain lines: one per phase, one every ten seconds while the workload runs, one every second about the links."""
 
     def __init__(self) -> None:
         self._next_s = 10.0
@@ -36,7 +36,7 @@ class Plain(Listener):
         _print(f"  {printable(text)}")
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
-        """Print a line now and then."""
+        """Print a line every ten seconds."""
         self._elapsed_s = elapsed_s
         if elapsed_s >= self._next_s:
             self._next_s += 10.0
@@ -51,9 +51,9 @@ class Plain(Listener):
 
 
 class Live(Plain):
-    """A progress bar, with the links below it, that is redrawn in place.
+    """A progress bar with the links below, redrawn in place.
 
-    It has no thread, since programs are forked meanwhile.
+    The bar has no thread, because programs are forked during the run.
     """
 
     WIDTH = 30
@@ -89,19 +89,19 @@ class Live(Plain):
         self._draw()
 
     def links(self, readings: Sequence[Reading]) -> None:
-        """Draw the links below the bar with its next redrawing."""
+        """Set the links, which the next redraw shows below the bar."""
         columns, lines = shutil.get_terminal_size()
         self._links = table(readings, columns, max(0, lines - 3), indent="  ")
 
     def _draw(self) -> None:
-        # Everything below the bar is cleared and drawn again; the cursor goes back to the bar.
+        # Clear and redraw everything below the bar, then move the cursor back to the bar.
         below = "".join(f"\n{row}" for row in self._links)
         back = f"\x1b[{len(self._links)}A" if self._links else ""
         _print(f"\r\x1b[J{self._bar}{below}{back}", end="")
         self._open = True
 
     def close(self) -> None:
-        """Leave the bar as it is, clear what is below and go to the next line."""
+        """Keep the bar, clear the lines below and move to the next line."""
         if self._open:
             self._links = []
             self._draw()
@@ -111,7 +111,7 @@ class Live(Plain):
 
 @contextlib.contextmanager
 def listener() -> Iterator[Listener]:
-    """The listener for standard error: terminal or pipe."""
+    """Yield the listener for standard error: live on a terminal, plain in a pipe."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"):
         live = Live()
         try:
@@ -123,13 +123,13 @@ def listener() -> Iterator[Listener]:
 
 
 def _print(text: str = "", end: str = "\n") -> None:
-    """Write to the terminal, unless it is closed: the run still ends in order."""
+    """Write to the terminal. Errors of a closed terminal are ignored, so that the run ends in order."""
     with contextlib.suppress(OSError):
         draw(text + end, sys.stderr)
 
 
 def _words(counts: dict[str, int]) -> str:
-    if "sent" not in counts:  # the programs' requests are unknown to cellbed
+    if "sent" not in counts:  # cellbed does not know the programs' requests
         return ""
     text = f"{counts['sent']} requests sent, {counts.get('completed', 0)} answered"
     others = [(counts.get(name, 0), name.replace("_", " ")) for name in ("failed", "timed_out", "skipped")]

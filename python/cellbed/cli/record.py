@@ -1,7 +1,7 @@
 """`cellbed record`: record a live network, or serve recorders.
 
 All arguments, including `--help`, are passed to the recorder, which also runs without Python. Only `--for METHOD` is
-handled here: it selects the trains that a method of replay needs, like `--plan FILE`.
+handled here: like `--plan FILE`, the option selects packet trains, here the trains that a method of replay needs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def record(context: typer.Context) -> None:
 
 
 def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
-    """Return the arguments with a plan file in place of ``--for``; closing `files` removes it."""
+    """Return the arguments with a plan file in place of ``--for``. Closing `files` removes the plan file."""
     from cellbed_node.temporary import temporary_folder
 
     found: list[str] = []

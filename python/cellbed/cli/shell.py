@@ -19,7 +19,7 @@ def _alone(what: str, way: str) -> Any:
     return typer.Option(help=f"{what.capitalize()} of the {way} only, if different.")
 
 
-# What follows the command's name belongs to the command, with or without a "--" before it.
+# Arguments after the command's name belong to the command, with or without "--".
 @app.command(context_settings={"allow_interspersed_args": False})
 def shell(
     command: Annotated[list[str] | None, typer.Argument(help="Command to run, after --. Default: your shell.")] = None,

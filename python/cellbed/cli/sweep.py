@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _OfFile(TyperGroup):
-    """`cellbed sweep FILE` is `cellbed sweep run FILE`."""
+    """A command group in which `cellbed sweep FILE` means `cellbed sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing or args:
@@ -241,10 +241,10 @@ def _show_plan(plan: Plan, forecast: dict[str, Any], as_json: bool) -> None:
 
 
 class Terminal(StatusLine):
-    """Progress of a sweep: a line per attempt; on a terminal also what happens now."""
+    """Progress of a sweep: a line per attempt; on a terminal, also the current activity."""
 
     def ended(self, trial: Trial, result: Result, progress: Progress) -> None:
-        """Print an attempt."""
+        """Print the result of an attempt."""
         from cellbed.experiments.sweep.runner import sentence
 
         self.note(sentence(trial, result, progress))

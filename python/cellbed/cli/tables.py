@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 MOST = 4
-"""Nodes of a group, and links of them, that are listed one by one; of more the first and the last."""
+"""Maximum number of nodes or links of a group listed one by one; a larger group is one row, from first to last."""
 T = TypeVar("T")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Print a table, in a pipe as wide as its texts. right: headings of columns of numbers."""
+    """Print a table; a pipe gets it as wide as its texts. right: headings of columns of numbers."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -94,7 +94,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
             nodes.add_row(name, node.node_class, node.backend.kind, *limits, *addresses)
     links = Table(title="\nLinks", title_justify="left", box=None, pad_edge=False)
     for column in ("direction", "from", "to", "what it does"):
-        # A link's description may wrap; names are not shortened.
+        # Descriptions of links may wrap; names must not.
         links.add_column(column, no_wrap=column != "what it does")
     for name, group in plan.scenario.nodes.items():
         ends = {node.name for node in plan.nodes_of_group(name)}
@@ -145,7 +145,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
 
 
 def _fold(group: Sequence[T]) -> list[Sequence[T]]:
-    """Return the rows of equal nodes or links."""
+    """Return the table rows of a group of equal nodes or links: one row each, or a single row for a large group."""
     return [[each] for each in group] if len(group) <= MOST else [group]
 
 

@@ -1,4 +1,4 @@
-"""Groups of verbs that are imported when they are called: start-up time counts."""
+"""Groups of verbs. A verb is imported when it is called, to save start-up time."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typer.core import TyperCommand, TyperGroup
 from cellbed.support import extensions
 
 SIBLINGS = {"evaluate": "papers", "reproduce": "papers", "simulate": "datacentre"}
-"""The verbs of other distributions, with the extra of cellbed that installs each one's. They are entry points of the
+"""Verbs of other distributions, with the extra of cellbed that installs each. Each verb is an entry point of the
 group ``cellbed.verbs``: name of the verb, module."""
 
 
 def group(package: str, verbs: dict[str, str], modules: dict[str, str]) -> type[TyperGroup]:
     """Return a command group of the modules in `package`.
 
-    verbs: names in listing order, and the first line of each one's help. The verb ``some-thing`` is the function or the
-    Typer application ``some_thing`` of the module ``some_thing``, or the application called ``app`` there; the verb
+    verbs: first line of help by name, in listing order. The verb ``some-thing`` is the function or the Typer
+    application ``some_thing`` of the module ``some_thing``, or the application called ``app`` there; the verb
     ``import`` is ``import_``. The module of a verb in SIBLINGS is an entry point.
-    modules: modules of verbs that have another name.
+    modules: modules of verbs whose module has another name.
     """
 
     class Verbs(TyperGroup):
         def __init__(self, **attributes: Any) -> None:
-            # They are listed, completed and suggested by their first lines, without an import of their modules.
+            # Placeholders list, complete and suggest verbs without importing the modules.
             commands = {verb: TyperCommand(verb, help=line) for verb, line in verbs.items()}
             super().__init__(**attributes | {"commands": commands})
 
@@ -40,7 +40,7 @@ def group(package: str, verbs: dict[str, str], modules: dict[str, str]) -> type[
 
 
 class Verb(TyperCommand):
-    """A command whose errors about a value begin with the problem, not with the exception's class."""
+    """A command whose errors about a value begin with the problem instead of the exception's class."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -51,7 +51,7 @@ class Verb(TyperCommand):
 
 
 def _load(package: str, verb: str, module_name: str | None) -> Any:
-    """Return the command of a verb, its module imported."""
+    """Import the module of a verb and return the command."""
     word = verb.replace("-", "_") + "_" * (keyword.iskeyword(verb) or hasattr(builtins, verb))
     if (extra := SIBLINGS.get(verb)) is not None:
         module = extensions.load("verbs", verb, f"cellbed {verb}", extra)

@@ -115,7 +115,7 @@ def _list(what: str, left_out: LeftOut, *remarks: str) -> None:
 
 
 def _entry_name(url: str, name: str | None, replace: bool, out: Path | None) -> str | None:
-    """Return the name of a new entry, which may exist with `replace`; none for a file."""
+    """Return the name of a new entry, None for a file. With `replace` an entry of that name may exist."""
     from cellbed.workloads.web.archived import free_name
 
     if out is None:

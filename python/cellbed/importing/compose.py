@@ -1,6 +1,6 @@
 """Compose files: from YAML to services, by the Compose specification.
 
-A file is imported as it is: ``docker compose config`` resolves variables, `include`, `extends` and further files.
+Variables, `include`, `extends` and further files are not resolved here: ``docker compose config`` resolves them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VARIABLE = re.compile(r"(?:export\s+)?([\w.-]+)")
 def read_compose(path: Path, variables: Mapping[str, str], profiles: Iterable[str] = ()) -> Imported:
     """Return the services of a Compose file.
 
-    variables: the environment, for keys that name a variable. profiles: those that are active. Raises
+    variables: the environment, for keys that name a variable. profiles: the active profiles. Raises
     ImportedFileError.
     """
     return _Project(path, variables).imported(frozenset(profiles))
@@ -81,12 +81,12 @@ class _Project:
         """The table of each service."""
 
     def unresolved(self, place: Place, problem: str) -> ImportedFileError:
-        """Return the error for a part of a file that Compose resolves."""
+        """Return the error for a part of a file that Compose must resolve first."""
         command = f"docker compose -f {shlex.quote(str(self.path))} config > resolved.yaml"
         return place.error(f"{problem}: resolve the file with `{command}` and import resolved.yaml")
 
     def _unescape(self, value: Any, place: Place, done: dict[object, Any]) -> Any:
-        """Return a document with ``$$`` as ``$`` in its texts. done: texts, and mappings and sequences by identity."""
+        """Return a value with ``$$`` in texts replaced by ``$``. done: results by text or container identity."""
 
         def plain(match: re.Match[str]) -> str:
             if match[1] is None:
@@ -105,7 +105,7 @@ class _Project:
         return value
 
     def environment(self, name: str, place: Place) -> dict[str, str]:
-        """Return the variables of a file with lines ``NAME=VALUE``, which is read once."""
+        """Return the variables of a file with lines ``NAME=VALUE``. Each file is read once."""
         if name not in self._environments:
             self._environments[name] = self._read_variables(self.folder / name)
         self._size = check_size(self._size + len(self._environments[name]), place)
@@ -170,7 +170,7 @@ class _Project:
         return found
 
     def _relate(self, services: list[Service], aliases: dict[str, list[str]]) -> None:
-        """Add the keys that other services set for a service."""
+        """Set the fields of services that depend on other services: whether they offer or use, and aliases."""
         used = {name for service in services for name in service.after}
         after = {service.name: set(service.after) for service in services}
         while free := [name for name, names in after.items() if not names & set(after)]:
@@ -179,7 +179,7 @@ class _Project:
         for service in services:
             if service.name in after:
                 raise service.place.error(f"services.{service.name}: depends on itself, by way of {', '.join(after)}")
-        # A client uses a service that others reach from outside; a worker only services behind it.
+        # A client uses a service that is reached from outside; a worker uses only services behind such a service.
         front = {each.name for each in services if each.offers}
         front -= {name for each in services if each.offers or each.name in used for name in each.after}
         for service in services:
@@ -189,7 +189,7 @@ class _Project:
 
 
 def _as_map(value: Any) -> Any:
-    """Return a list of ``NAME=VALUE`` or of names as a mapping; a name without a value has None."""
+    """Return a list of ``NAME=VALUE`` or of names as a mapping; a name without a value maps to None."""
     if not isinstance(value, Items):
         return value
     found = Map(value.place)
@@ -207,7 +207,7 @@ def _image_name(name: str) -> str:
 
 
 class _Mapping:
-    """Maps the keys of one service."""
+    """The conversion of one service's keys."""
 
     def __init__(self, project: _Project, keys: Keys, services: set[str], aliases: dict[str, list[str]]) -> None:
         self.project, self.keys, self.services, self.aliases = project, keys, services, aliases
@@ -279,7 +279,7 @@ class _Mapping:
                 found[name] = variables[name]
             else:
                 found.pop(name, None)
-                level: Level = "differs" if is_there(self.folder / ".env") else "not needed"  # which is not read
+                level: Level = "differs" if is_there(self.folder / ".env") else "not needed"  # .env is not read
                 keys.note(level, "environment", f"'{name}' has no value in the environment and is not set")
         self.found.environment = found
 
@@ -370,7 +370,7 @@ class _Mapping:
             note("not mapped", f"{target}: a scenario has no mounts of type '{kind}'")
 
     def _granted(self, kind: str, parent: str) -> None:
-        """Configs or secrets, each a file in the container."""
+        """Map configs or secrets to files in the container."""
         keys, found = self.keys, self.found
         for entry, place in keys.entries(kind):
             table = entry if isinstance(entry, Map) else Map(place, {"source": entry})

@@ -1,7 +1,7 @@
 """YAML as values with their lines.
 
-Scalars follow the core schema of YAML 1.2, as Compose and Kubernetes read them: ``no`` and ``22:22`` are text. Octal
-numbers of YAML 1.1, ``0644``, are numbers, as for both.
+Scalars follow the core schema of YAML 1.2, as in Compose and Kubernetes: ``no`` and ``22:22`` are text. Octal numbers
+of YAML 1.1, such as ``0644``, are numbers, as in Compose and Kubernetes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cellbed.support.errors import CellbedError
 from cellbed_node import inputs
 
 _LARGEST = 1 << 20
-"""Bytes of a file."""
+"""Maximum size of a file, bytes."""
 _DEEPEST = 64
-"""Levels of mappings and sequences."""
+"""Maximum number of nested mappings and sequences."""
 _MOST = 100_000
-"""Values of a document with its aliases resolved."""
+"""Maximum number of values of a document with aliases resolved."""
 _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -56,7 +56,7 @@ class Place:
 
 
 class Map(dict[str, Any]):
-    """A mapping. place: of its beginning; places: of each key."""
+    """A mapping. place: line of its beginning; places: line of each key."""
 
     def __init__(self, place: Place, items: dict[str, Any] | None = None) -> None:
         super().__init__(items or {})
@@ -65,7 +65,7 @@ class Map(dict[str, Any]):
 
 
 class Items(list[Any]):
-    """A sequence. place: of its beginning; places: of each entry."""
+    """A sequence. place: line of its beginning; places: line of each entry."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -112,10 +112,10 @@ class _Document:
     def __init__(self, events: Iterator[Any], source: str) -> None:
         self._events, self._source = events, source
         self._anchors: dict[str, tuple[Any, int] | None] = {}
-        """Value and size; None while the value has not ended."""
+        """Value and size of each anchor; None until the value has ended."""
 
     def value(self, depth: int = 0, event: Any = None) -> tuple[Any, int]:
-        """Return the next value, and its size with its aliases resolved. event: its first one, if read already."""
+        """Return the next value, and its size with aliases resolved. event: its first event, if read already."""
         event = event or next(self._events)
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent):
@@ -174,7 +174,7 @@ class _Document:
     def _scalar(self, event: Any, place: Place) -> Any:
         if "\0" in event.value:
             raise place.error("text with a zero byte")
-        # A scalar without quotes has the style None or "", by the parser that PyYAML was built with.
+        # The style of an unquoted scalar is None or "", depending on the parser that PyYAML was built with.
         if event.tag is None:
             return event.value if event.style else _plain(event.value)
         if event.tag in ("!", "tag:yaml.org,2002:str"):
@@ -196,7 +196,7 @@ class _Document:
 
 
 def check_size(size: int, place: Place) -> int:
-    """Return a number of values. Raises ImportedFileError if it is more than a file of this kind has."""
+    """Return `size`, a number of values. Raises ImportedFileError above the maximum."""
     if size > _MOST:
         raise place.error(f"more than {_MOST} values with all that is aliased and read from other files")
     return size

@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _FIELDS = {"metadata.name": "{node.name}", "status.podIP": "{node.address}", "status.hostIP": "{node.address}",
            "spec.nodeName": "{node.name}"}  # fmt: skip
 _LONGEST = 1 << 20
-"""Characters of a text with its references replaced: references to others grow without end."""
+"""Maximum characters of a text with references replaced: nested references can grow without bound."""
 _LOCALHOST = r"(?<![\w.-])(localhost|127\.0\.0\.1|\[::1\])"
 _UNNEEDED_KINDS = (
     "ClusterRole", "ClusterRoleBinding", "Namespace", "PersistentVolume", "PersistentVolumeClaim",
@@ -70,7 +70,7 @@ def read_manifests(paths: Sequence[Path]) -> Imported:
 
 @dataclass(slots=True)
 class _Object:
-    """An object of a manifest. keys: of the whole."""
+    """An object of a manifest. keys: all keys of the object."""
 
     kind: str
     name: str
@@ -81,7 +81,7 @@ class _Object:
 
 @dataclass(slots=True)
 class _Pod:
-    """A workload with the services that its containers became. shared: volumes that several of them mount."""
+    """A workload with a service for each container. shared: volumes that several containers mount."""
 
     name: str
     namespace: str
@@ -96,7 +96,7 @@ class _Cluster:
         self.notes: list[Note] = []
         self.objects: list[_Object] = []
         self.moved: list[tuple[str, str]] = []
-        """Patterns of names of Services with a port, and the same with the port of the container behind it."""
+        """Patterns of a Service's name and port, each with its replacement: name and container port."""
 
     def add(self, document: Any, place: Place) -> None:
         if document is None:
@@ -208,7 +208,7 @@ class _Cluster:
         return pod
 
     def _service(self, each: _Object, pods: list[_Pod]) -> None:
-        """Give the nodes that a Service selects its name."""
+        """Add a Service's names to a node that the Service selects."""
         keys = each.keys
         spec = keys.inside("spec")
         wanted = spec.pairs("selector")
@@ -244,7 +244,7 @@ class _Cluster:
                 )
 
     def _port(self, port: Keys, pod: _Pod, names: list[str]) -> Service | None:
-        """Return the container that listens on a port of a Service; None where no container is known to."""
+        """Return the container that listens on a port of a Service; None if no such container is known."""
         wanted, target = _port_number(port, "port", {}), port.text("targetPort") or ""
         port.take("nodePort")
         protocol = port.text("protocol") or "TCP"
@@ -298,12 +298,12 @@ def _common_volumes(containers: list[Keys]) -> set[str]:
 
 
 def _copy(keys: Keys) -> Keys:
-    """Return the same mapping; reading it marks no key as used."""
+    """Return a copy of a mapping; reading the copy marks no key as used."""
     return Keys(keys.value, keys.path, keys.place, [])
 
 
 class _Container:
-    """Maps the keys of one container."""
+    """The conversion of one container's keys."""
 
     def __init__(
         self, cluster: _Cluster, keys: Keys, found: Service, pod: _Pod, volumes: Mapping[str, Keys], kept: set[str]
@@ -342,8 +342,8 @@ class _Container:
         keys.close(_OF_CONTAINER, _UNNEEDED_IN_CONTAINER)
 
     def _expanded(self, text: str) -> tuple[str, bool]:
-        """Return the text with references ``$(NAME)`` to the environment replaced, and whether it has names in braces
-        then, which the scenario fills in. References to other names stay."""
+        """Return the text with references ``$(NAME)`` to the environment replaced, and whether the result has names in
+        braces, which the scenario fills in. References to other names stay."""
         found = self.found
         template = any(match[1] in found.templates for match in _REFERENCE.finditer(text))
 

@@ -14,9 +14,9 @@ from cellbed.importing.documents import Items, Map, Place, as_text
 from cellbed.scenario.nodes import NodeClass
 
 _LONGEST = 128 << 10
-"""Characters of a command: the kernel passes no longer argument."""
+"""Maximum characters of a command: the kernel's limit of an argument."""
 MOST_SERVICES = 1000
-"""Services of a file."""
+"""Maximum number of services in a file."""
 Level = Literal["not mapped", "differs", "not needed", "assumed"]
 
 
@@ -53,14 +53,13 @@ class Mount:
 
 @dataclass(slots=True)
 class Service:
-    """One container, or equal ones.
+    """One container, or several equal containers.
 
     entrypoint, command: None for the image's own. templates: variables of the environment whose values have names in
-    braces, which the scenario fills in. folder: working directory. ports: TCP ports it listens on, as
-    far as the input contains them. offers: whether others use it: it publishes ports, others depend on it, or a Service
-    selects it. uses: whether it is a client. files: contents of files in the container by their paths. ready: the
-    scenario's table. after: services that are ready before it starts. memory: bytes. build: the command that builds its
-    image.
+    braces, which the scenario fills in. folder: working directory. ports: TCP ports of the service, as far as known.
+    offers: whether the service has clients: it publishes ports, other services depend on it, or a Service selects it.
+    uses: whether the service is a client. files: contents of files in the container, by path. ready: the scenario's
+    table. after: services that must be ready first. memory: bytes. build: the command that builds the image.
     """
 
     name: str
@@ -88,13 +87,13 @@ class Service:
 
     @property
     def node_class(self) -> NodeClass:
-        """Return its default place: an endpoint for a client that no other uses, else the edge."""
+        """Return the default class: endpoint for a client that no other service uses, else edge."""
         return "edge" if self.offers or not self.uses else "endpoint"
 
 
 @dataclass(slots=True)
 class Imported:
-    """The content of one file or several. notes: on no service in particular."""
+    """The content of one or more files. notes: notes that concern no single service."""
 
     name: str
     services: list[Service] = field(default_factory=list)
@@ -115,7 +114,7 @@ def is_there(path: Path) -> bool:
 
 
 class Keys:
-    """A mapping of the input. Keys that nobody took are listed as not mapped when it is closed, as a context."""
+    """A mapping of the input. `close` lists the keys that were not read as not mapped."""
 
     def __init__(self, value: Any, path: str, place: Place, notes: list[Note]) -> None:
         if value is None:
@@ -141,7 +140,7 @@ class Keys:
         raise self.where(key).error(f"{self.key(key)}: {text}")
 
     def note(self, level: Level, key: str, text: str) -> None:
-        """List what happened to a key."""
+        """Add a note on the treatment of a key."""
         self._left.pop(key, None)
         self.notes.append(Note(level, self.where(key), self.key(key), text))
 
@@ -158,7 +157,7 @@ class Keys:
         return None if value is None else as_text(value)
 
     def whole(self, key: str) -> int | None:
-        """Return a whole number from 0 on."""
+        """Return a whole number of at least 0."""
         text = self.text(key)
         if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= 9):
             self.refuse(key, f"'{text[:40]}' is not a whole number")
@@ -186,7 +185,7 @@ class Keys:
             self.refuse(key, f"not a command: {str(error).lower()}")
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts, or one; empty if it is missing."""
+        """Return a list of texts, also for a single text; empty if the key is missing."""
         value = self.take(key)
         if isinstance(value, Map):
             self.refuse(key, "text or a list is needed")
@@ -223,8 +222,8 @@ class Keys:
         ]
 
     def close(self, reasons: Mapping[str, str] = {}, harmless: Iterable[str] = ()) -> None:
-        """List the keys that were not taken. reasons: why some are not mapped; harmless: those without an effect on a
-        run, as keys without a value are."""
+        """List the keys that were not read. reasons: why keys are not mapped, by key. harmless: keys without an effect
+        on a run. Keys without a value have no effect either."""
         for key in list(self._left):
             if key in harmless or self.value[key] in (None, {}, []):
                 self.note("not needed", key, "does not affect a run")
@@ -238,7 +237,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 
 def parse_size(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
-    """Return a size in bytes, with one of these units."""
+    """Return a size in bytes. units: bytes of each unit."""
     text = keys.text(key)
     if text is None:
         return None
@@ -251,7 +250,7 @@ def parse_size(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
 
 
 def number(keys: Keys, key: str, *, milli: bool = False) -> float | None:
-    """Return a number from 0 on. milli: it may be in thousandths, ``500m``."""
+    """Return a number of at least 0. milli: accept thousandths, such as ``500m``."""
     text = keys.text(key)
     if text is None:
         return None

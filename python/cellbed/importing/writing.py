@@ -37,10 +37,10 @@ _LEAST_CPUS, _MOST_CPUS = 0.1, 1024
 class Choices:
     """Choices that an imported file does not contain.
 
-    placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
-    cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
-    the text will be, None for standard output. images: by name in the file, the image of this machine instead. before:
-    the text of the scenario that gains the services, whose links and duration stay. built: whether images are.
+    placed: node class by service name; other services have their default. up, down: capacities of the mobile link.
+    cpus, memory: limits of services without limits. load: service that receives HTTP load from an endpoint. out: output
+    file, None for standard output. images: local image by image name in the file. before: text of the scenario to
+    extend; its links and duration stay. built: whether the images are built.
     """
 
     placed: Mapping[str, NodeClass] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A scenario that was made from other files.
+    """A scenario made from other files.
 
-    nodes: the node group and the class of each service. files: those that the scenario names, with their contents.
+    nodes: node group and class of each service. files: contents of the files that the scenario names, by path.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Written:
     notes: list[Note]
 
     def placement(self) -> str:
-        """Return the services of each node class in a line."""
+        """Return a line that lists the services of each node class."""
         lines = []
         for node_class in CLASSES:
             names = [name for name, (_, it) in self.nodes.items() if it == node_class]
@@ -78,7 +78,7 @@ class Written:
         return f"{'; '.join(lines)} (another place: --place SERVICE=CLASS)"
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the files, as values of JSON."""
+        """Return everything but the files as JSON values."""
         return {
             "scenario": self.text,
             "services": {
@@ -103,8 +103,7 @@ def parse_classes(texts: Iterable[str]) -> dict[str, NodeClass]:
 
 
 def parse_images(texts: Iterable[str]) -> dict[str, str]:
-    """Return the image of this machine for an image of the file, from ``IMAGE=LOCAL``. Errors:
-    :class:`CellbedError`."""
+    """Return the local image for each image of the file, from ``IMAGE=LOCAL``. Errors: :class:`CellbedError`."""
     found = {}
     for text in texts:
         image, _, local = text.partition("=")
@@ -115,7 +114,7 @@ def parse_images(texts: Iterable[str]) -> dict[str, str]:
 
 
 def build(imported: Imported, choices: Choices) -> None:
-    """Build the images of services that have a context, by Podman or Docker, whose output goes to standard error.
+    """Build the images of services with a build context by Podman or Docker. Build output goes to standard error.
 
     Errors: :class:`CellbedError`.
     """
@@ -145,14 +144,14 @@ def save(written: Written, out: Path | None) -> Scenario:
         for path in made:
             path.unlink(missing_ok=True)
             for folder in (path.parent, path.parent.parent):
-                with contextlib.suppress(OSError):  # there are other files in it
+                with contextlib.suppress(OSError):  # the folder has other files
                     folder.rmdir()
         raise
     return scenario
 
 
 def write(imported: Imported, choices: Choices, command: str) -> Written:
-    """Return the scenario of imported services. command: how it was made, for its first comment.
+    """Return the scenario of imported services. command: the import command, for the scenario's first comment.
 
     Errors: :class:`CellbedError` for a chosen service that does not exist.
     """
@@ -189,7 +188,7 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
 
 
 def _with_nodes(imported: Imported) -> Imported:
-    """Return the services with replicas; list the others. Errors: :class:`CellbedError` for no other."""
+    """Return the services with replicas; note the others. Errors: :class:`CellbedError` if no service has any."""
     none = {service.name for service in imported.services if service.count == 0}
     if len(none) == len(imported.services):
         raise CellbedError(f"{imported.services[0].place}: all services have 0 replicas: set at least one to 1")
@@ -204,8 +203,8 @@ _CORE: dict[NodeClass, str] = {"edge": "base-edge", "cloud": "eu-west-3"}
 
 
 def _sites(scenario: str, classes: Collection[NodeClass], taken: Collection[str]) -> dict[NodeClass, str]:
-    """Return the site of the services of each class that is not on endpoints: one with the name of the scenario, and
-    another one of the cloud where services are at the edge, too. taken: other names."""
+    """Return the site of each class but the endpoint. One site has the name of the scenario. The cloud has a second
+    site if services are at the edge, too. taken: existing names."""
     name = first = scenario.replace(".", "-")[:22]
     for number in count(2):
         if not {name, f"{name}-cloud"} & set(taken):
@@ -216,8 +215,8 @@ def _sites(scenario: str, classes: Collection[NodeClass], taken: Collection[str]
 
 
 def _names(services: Sequence[Service], there: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
-    """Return the node group of each service, its name if a node group can have it; and the names of all groups and
-    nodes. there: tables of a scenario with other ones. Errors: :class:`CellbedError` for a name that it has."""
+    """Return the node group of each service, and the names of all groups and nodes. A group has its service's name if
+    possible. there: tables of the scenario to extend. Errors: :class:`CellbedError` for a name that it already has."""
     found: dict[str, str] = {}
     others = {*there.get("apps", {})}
     for name, group in there.get("nodes", {}).items():
@@ -294,7 +293,7 @@ class _Writer:
         return service.build is not None and service.image not in self.choices.images and not self.choices.built
 
     def _command(self, service: Service, notes: list[Note]) -> dict[str, Any]:
-        """Entry point and command. A back end accepts no empty one: without words the image's applies."""
+        """Return entry point and command. Empty ones, which back ends reject, are left out: the image's own apply."""
         entrypoint, command = service.entrypoint, service.command
         if entrypoint == [] and command:
             return {"entrypoint": command}
@@ -304,7 +303,7 @@ class _Writer:
         return {key: words for key, words in (("entrypoint", entrypoint), ("command", command)) if words}
 
     def _size(self, service: Service, notes: list[Note]) -> dict[str, Any]:
-        """Number, CPUs and memory of the nodes."""
+        """Return number, CPUs and memory of the nodes."""
         found: dict[str, Any] = {}
         if service.count != 1:
             found["count"] = _nodes(service)
@@ -364,7 +363,7 @@ class _Writer:
 
 
 def _load(choices: Choices, services: Mapping[str, Service], groups: Mapping[str, str]) -> str:
-    """Return an endpoint, and a load over HTTP from there: a comment, unless it was asked for."""
+    """Return an endpoint and its HTTP load. The load is a comment unless `choices` names a service to load."""
     node = {"cpus": choices.cpus, "memory": SIZE.format(choices.memory)}
     inner = {name for service in services.values() for name in service.after}
     offering = sorted((name for name, each in services.items() if each.offers and each.ports), key=inner.__contains__)
@@ -402,5 +401,5 @@ def _settings(count: int) -> str:
 
 
 def _comment(*lines: str) -> str:
-    """Lines as comments, without characters that TOML or a terminal would interpret."""
+    """Return lines as comments, without characters that TOML or a terminal would interpret."""
     return "".join(f"# {printable(line, kept='')}".rstrip() + "\n" for line in lines)

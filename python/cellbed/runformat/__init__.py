@@ -1,1 +1,1 @@
-"""The format of a run's folder, as the programs that make a run and those that measure it share it."""
+"""The format of a run's folder, common to the programs that make a run and the programs that measure it."""

@@ -1,4 +1,4 @@
-"""Changes by hand of the links of a run, read from the emulator's record of them."""
+"""Manual changes of the links of a run, read from the emulator's record."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cellbed.support.stages import difference
 from cellbed_node import inputs
 
 CHANGES = "changes.jsonl"
-"""In the raw folder of a run: the emulator's record of every change by command."""
+"""File in the raw folder of a run: the emulator's record of every change by command."""
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _LISTED = 3
-"""Changes that a warning lists one by one."""
+"""Maximum number of changes that a warning lists one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManualChange:
-    """A change of one stage. time_ns: monotonic; direction: its name; kind: the stage's; before, after: in words."""
+    """A change of one stage. time_ns: monotonic time; direction: name; kind: stage's kind; before, after: in words."""
 
     time_ns: int
     direction: str
@@ -28,7 +28,7 @@ class ManualChange:
 
 
 def manual_changes(folder: Path) -> list[ManualChange]:
-    """Return the changes by hand of a run, in order of time. folder: the run's."""
+    """Return the manual changes of a run, in order of time. folder: the run's folder."""
     return read_changes(folder / "raw" / CHANGES)
 
 
@@ -38,9 +38,9 @@ def changes_beside(packet_log: Path) -> Path:
 
 
 def read_changes(path: Path) -> list[ManualChange]:
-    """Return the changes in the emulator's record, in order of time; none without the file.
+    """Return the changes in the emulator's record, in order of time; none if there is no file.
 
-    A line that cannot be read is left out: the last one may be cut short after a crash of the machine.
+    Unreadable lines are left out: a crash of the machine may truncate the last line.
     """
     try:
         lines = inputs.text(path).splitlines()
@@ -57,7 +57,7 @@ def read_changes(path: Path) -> list[ManualChange]:
 
 
 def manual_warning(folder: Path, t0_ns: int | None) -> str | None:
-    """Return the warning about changes by hand; ``None`` without any. t0_ns: start of the schedule."""
+    """Return the warning about manual changes; ``None`` if there are none. t0_ns: start of the schedule."""
     found = manual_changes(folder)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""The description of an application in ``run.json``: measuring and reporting need nothing else of its kind."""
+"""The description of an application in ``run.json``: all that measuring and reporting need to know about its kind."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -14,13 +14,13 @@ from cellbed_node.ledger import Status
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
 REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
-"""Columns of requests that programs report: its name, when it began, and its identifiers in OpenTelemetry."""
+"""Columns of requests that programs report: name, beginning, and identifiers in OpenTelemetry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of requests that is summarised: its median and range are reported. unit: empty for a number; share for
-    one that is 0 or 1, whose mean is reported instead."""
+    """A column of requests to summarise by median and range. unit: empty for a number; "share" for a value of 0 or 1,
+    summarised by its mean instead."""
 
     column: str
     label: str
@@ -28,14 +28,14 @@ class Measure:
 
 
 REPORTED_MEASURE = Measure("span_s", "own time of spans that end before the last byte of their reply", "s")
-"""Of requests that programs report, whose latency ends with their reply then."""
+"""Measure of reported requests whose span ends before the reply. The latency then ends with the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramMeasures:
-    """The measures that the program of a role writes: a file, or matches of a regular expression in its output.
+    """The measures of a role's program: a file, or matches of a regular expression in the program's output.
 
-    units: of groups of the expression.
+    units: units by group of the expression.
     """
 
     role: Literal["client", "server"]
@@ -46,7 +46,7 @@ class ProgramMeasures:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """A sentence that a report must carry. detail: more of it, for the page; where there is some, it is emphasised."""
+    """A sentence that a report must contain. detail: more text, for the page, which then emphasises the sentence."""
 
     text: str
     detail: str = ""
@@ -61,19 +61,19 @@ class Description:
 
     Applications with requests are variants: :class:`Timed`, :class:`Traced`, :class:`Composed`, :class:`Reported`.
 
-    title: of the application in reports. spans: the parts of a request's time in order, from its intended time to its
+    title: title of the application in reports. spans: parts of a request's time in order, from the intended time to the
     reply; none for an application without requests. client_columns, server_columns: columns of the records of client
     (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) beyond the columns of every kind
     (:mod:`cellbed.runformat.records`), with their types; columns in ``_ns`` are stamps of that node's clock, and the
-    first of the server is when the request reached it. same: columns with equal values in paired runs.
-    name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
-    number of servers, or with the policy nearest to its cell's, or with another balance than "client" to all.
-    start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with the
-    schedule). skip_ns: what is left out of all measures, since then. deadline_ns: within which a good reply is on time,
-    ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
-    services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
-    measures that its programs write. bearable: limits of these, each with a name in words; beyond one the machine
-    disturbed the run.
+    server's first stamp is the arrival of the request. same: columns with equal values in paired runs.
+    name: name of the application in the scenario. clients, servers: names of nodes; client i belongs to server i mod
+    the number of servers; with the policy "nearest", to the server of the client's cell; with another balance than
+    "client", to all servers. start_ns, stop_ns: beginning and end of the load since the start of the schedule
+    (stop ``None``: end of the schedule). skip_ns: time since the start of the schedule that all measures leave out.
+    deadline_ns: maximum latency of a reply that is on time, ``None`` for no deadline. expectations: limits of
+    measures. ports: known ports of the servers. services: names of the spans that services have reported
+    (:mod:`cellbed.testbed.programs.reports`). own: measures that the programs write. bearable: limits of these
+    measures, each with a name in words; if a limit is exceeded, the machine disturbed the run.
     """
 
     variant: ClassVar[str] = "connections"
@@ -104,16 +104,16 @@ class Description:
     bearable: tuple[Limit, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the description as ``run.json`` has it."""
+        """Return the description in the format of ``run.json``."""
         return {"variant": self.variant, **asdict(self)}
 
     def become(self, variant: type[D], **more: Any) -> D:
-        """Return the same application as another variant. more: its own fields, or other values."""
+        """Return the same application as another variant. more: fields of that variant, or changed values."""
         return variant(**{each.name: getattr(self, each.name) for each in fields(self)} | more)
 
     def load_s(self, measured_s: float) -> float:
-        """Return the duration of its load in seconds, without the part that is left out. measured_s: how much of the
-        schedule was measured."""
+        """Return the duration of the load in seconds, without the skipped part. measured_s: measured time of the
+        schedule."""
         stop_s = measured_s if self.stop_ns is None else min(measured_s, self.stop_ns / 1e9)
         return stop_s - max(self.start_ns, self.skip_ns) / 1e9
 
@@ -130,8 +130,9 @@ class Description:
 class Timed(Description):
     """An application whose requests are stamped by a program of cellbed.
 
-    own_connections: each request has a connection or flow of its own, whose packets are its. relayed: a server passes
-    the datagrams of a request on to the client in its column ``receiver`` (:mod:`cellbed.measure.relayed`).
+    own_connections: whether each request has a separate connection or flow, whose packets belong to the request.
+    relayed: whether a server passes the datagrams of a request on to the client in the request's column ``receiver``
+    (:mod:`cellbed.measure.relayed`).
     """
 
     variant = "timed"
@@ -149,8 +150,8 @@ class Traced(Timed):
 
 @dataclass(frozen=True, slots=True)
 class Composed(Timed):
-    """An application whose requests consist of another one's, such as the objects of a page; its parts are the parts on
-    the critical path. consists_of: name of that application."""
+    """An application whose requests consist of another application's requests, such as the objects of a page. The parts
+    are those on the critical path. consists_of: name of the other application."""
 
     variant = "composed"
 
@@ -159,7 +160,7 @@ class Composed(Timed):
 
 @dataclass(frozen=True, slots=True)
 class Reported(Description):
-    """An application whose programs report its requests, whose connections are found in the packet log."""
+    """An application whose programs report the requests. Their connections are found in the packet log."""
 
     variant, reported = "reported", True
 

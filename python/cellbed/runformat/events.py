@@ -21,7 +21,7 @@ class Journal:
     """The events of a run, one JSON object per line: ``time_ns`` (monotonic), ``at_s`` (since the start of the
     schedule; null before), ``event``, ``what`` and more.
 
-    t0_ns: start of the schedule, once it is known. lost: why events could not be written, the last reason.
+    t0_ns: start of the schedule, None until known. lost: last reason why an event could not be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,20 +33,20 @@ class Journal:
 
     @classmethod
     def reopen(cls, folder: Path) -> Journal:
-        """Return the journal of a live run or testbed, for another process than the one that runs it."""
+        """Return the journal of a run or testbed that another process runs."""
         journal = cls(folder)
         with contextlib.suppress(OSError, ValueError, AttributeError):
             journal.t0_ns = inputs.json_value(folder / "run.json").get("t0_ns")
         return journal
 
     def note(self, event: str, what: str, time_ns: int | None = None, **more: Any) -> None:
-        """Append and log an event, of now unless `time_ns` is given. A full disk does not end a run: see ``lost``."""
+        """Append and log an event. time_ns: default now. A full disk does not end a run: see ``lost``."""
         _log.info(", ".join([f"{event}: {what}", *(f"{key} {value}" for key, value in more.items())]))
         now = time.monotonic_ns() if time_ns is None else time_ns
         at_s = None if self.t0_ns is None else round((now - self.t0_ns) / 1e9, 6)
         line = {"time_ns": now, "at_s": at_s, "event": event, "what": what, **more}
         try:
-            # Opened anew each time: `cellbed exec` appends to it, too.
+            # The file is opened for each event, because `cellbed exec` appends to it, too.
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         except OSError as error:
@@ -54,14 +54,14 @@ class Journal:
             _log.warning(f"events.jsonl lacks this event: {self.lost}")
 
     def note_changes(self) -> None:
-        """Append the changes of links by hand since the last call, as the emulator has recorded them."""
+        """Append the emulator's records of manual changes of links since the last call."""
         try:
             with inputs.open_file(self._changes) as file:
                 file.seek(self._read)
                 lines = file.read().split(b"\n")
         except OSError:
             return
-        for line in lines[:-1]:  # what follows the last line end is not complete yet
+        for line in lines[:-1]:  # text after the last line end is incomplete
             self._read += len(line) + 1
             with contextlib.suppress(ValueError, LookupError, TypeError):
                 change = inputs.json_value(line)
@@ -77,8 +77,7 @@ _KEYS: dict[str, Any] = {
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
-    """Return the events of a run in order of time, empty for a run without any. A line that cannot be read is left
-    out."""
+    """Return the events of a run in order of time, possibly none. Unreadable lines are left out."""
     try:
         lines = inputs.text(folder / FILE).splitlines()
     except OSError:

@@ -3,11 +3,11 @@
 FILE = "flows.bin"
 MAGIC = b"cellbed flows  1"
 SHOWN = 4
-"""Variables of a law in a sample: ``LAW_MOST_SHOWN`` of ``law.h``."""
+"""Maximum number of variables of a law in a sample: ``LAW_MOST_SHOWN`` of ``law.h``."""
 _NAME = 15
-"""Bytes of a law's name in a sample."""
+"""Maximum bytes of a law's name in a sample."""
 
 
 def recorded(name: str) -> str:
-    """Return the name of a law as it is in samples: its last 15 bytes."""
+    """Return the name of a law in samples: its last 15 bytes."""
     return name.encode()[-_NAME:].decode(errors="replace")

@@ -11,13 +11,13 @@ from cellbed.support.errors import CellbedError
 from cellbed_node.temporary import remove_tree
 
 RESERVE = Path("raw", "reserve")
-"""A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a
-disk that became full during the run has room for that."""
+"""A file in the folder of an unfinished run, removed before ``run.json`` is written for the last time. A disk that
+became full during the run then has room for ``run.json``."""
 RESERVE_BYTES = 1 << 18
 
 
 def create(parent: Path, name: str, now: datetime) -> Path:
-    """Make a new folder ``<name>-<date>-<time>`` below `parent`; a number is added where it exists already."""
+    """Make a new folder ``<name>-<date>-<time>`` below `parent`. If the folder exists, a number is added."""
     parent = parent.absolute()
     stem = f"{name}-{now:%Y%m%d-%H%M%S}"
     number = 1
@@ -29,7 +29,7 @@ def create(parent: Path, name: str, now: datetime) -> Path:
             (path / RESERVE).write_bytes(bytes(RESERVE_BYTES))
             return path
         except FileExistsError:
-            # Also a symbolic link to nothing.
+            # `parent` may also be a dangling symbolic link.
             if not parent.is_dir():
                 raise CellbedError(f"{parent} is not a folder; choose another place with --out") from None
             number += 1
@@ -44,17 +44,14 @@ def release_reserve(path: Path) -> None:
 
 
 def is_unstarted(path: Path) -> bool:
-    """Return whether a folder belongs to a run before its workload: it has only the files that a run writes first.
-
-    It has no ``run.json`` then, unlike other folders of runs.
-    """
+    """Return whether a folder belongs to a run before its workload: it has only the files that a run writes first."""
     names = {entry.name.removesuffix(".tmp") for entry in path.iterdir()}
     described = {"run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}
     return "raw" in names <= {"raw", "run.log", "events.jsonl", "live.json", *described}
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON whole or not at all: to a temporary file, then renamed."""
+    """Write JSON atomically, by a temporary file that is renamed."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")

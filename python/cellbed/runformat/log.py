@@ -1,7 +1,7 @@
 """``run.log`` in the folder of a run: plan, phases, programs, changes, retries and errors, a line for each.
 
-Modules write to loggers below ``cellbed`` (:mod:`logging`). ``CELLBED_LOG`` is the least level of lines, by default
-``info``; where it is set, the folder of a run that fails before its schedule starts is kept.
+Modules write to loggers below ``cellbed`` (:mod:`logging`). ``CELLBED_LOG`` is the minimum level of lines, by default
+``info``. If the variable is set, the folder of a run that fails before the start of the schedule is kept.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FILE = "run.log"
 VARIABLE = "CELLBED_LOG"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LARGEST = 4 << 20
-"""Bytes of the file for lines below a warning; warnings and errors may have as many more."""
+"""Maximum bytes of the file for lines below a warning; warnings and errors may use as many more."""
 LONGEST_LINE = 2_000
 MOST_WAITING = 1_000
-"""Lines kept in memory until there is a folder, or while the disk is full."""
+"""Maximum number of lines kept in memory until the folder exists, or while the disk is full."""
 
 _ROOT = logging.getLogger("cellbed")
 
@@ -38,7 +38,7 @@ def _level() -> int:
 
 
 class RunLog(logging.Handler):
-    """The log of a run. run: its identifier, once there is one. Errors: :class:`CellbedError` of the variable."""
+    """The log of a run. run: identifier of the run, "-" until known. Errors: CellbedError for a bad ``CELLBED_LOG``."""
 
     def __init__(self) -> None:
         super().__init__(_level())
@@ -49,12 +49,12 @@ class RunLog(logging.Handler):
         self._left = {False: LARGEST, True: LARGEST}
 
     def write_into(self, folder: Path) -> None:
-        """Write into a folder from now on, first the lines so far."""
+        """Write the lines so far and all later lines into a folder."""
         self._path = folder / FILE
         self._write()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line. A full disk does not end a run: the line waits."""
+        """Write a line. If the disk is full, the line waits and the run continues."""
         text = printable(self.format(record)[:LARGEST], kept="")
         if len(text) > LONGEST_LINE:
             text = f"{text[: LONGEST_LINE // 2]} … {text[-LONGEST_LINE // 2 :]}"
@@ -78,7 +78,7 @@ class RunLog(logging.Handler):
         with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             while self._waiting:
                 written = os.write(file.fileno(), self._waiting[0])
-                self._waiting[0] = self._waiting[0][written:]  # the disk may become full in the middle of a line
+                self._waiting[0] = self._waiting[0][written:]  # a full disk may truncate a line
                 if not self._waiting[0]:
                     self._waiting.popleft()
 
@@ -89,7 +89,7 @@ is_verbose = False
 
 @contextlib.contextmanager
 def recording(log: RunLog) -> Iterator[None]:
-    """Context of a run whose log is this one."""
+    """Write a run's lines to `log` during the context."""
     before = _ROOT.level
     _ROOT.setLevel(min(log.level, before or log.level))
     _ROOT.addHandler(log)

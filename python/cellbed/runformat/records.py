@@ -1,7 +1,7 @@
 """The records of programs of a run: JSON lines in ``raw/<application>.<node>.<file>``.
 
-The columns of a client's record are the fields of :class:`cellbed_node.ledger.Request`. Kinds of
-application declare more columns (:class:`cellbed.runformat.description.Description`).
+The columns of a client's record are the fields of :class:`cellbed_node.ledger.Request`. A kind of application may
+declare more columns (:class:`cellbed.runformat.description.Description`).
 """
 
 from typing import Literal, get_args
@@ -11,7 +11,7 @@ from cellbed_node.ledger import Request
 REQUESTS, MESSAGES, SERVICES = "requests.jsonl", "messages.jsonl", "service.jsonl"
 """Files: requests of a client, messages of its streamed replies, and requests or spans of a server."""
 ColumnType = Literal["integer", "text", "number", "tcp"]
-"""Of a column; ``tcp``: the fields of :data:`cellbed_node.tcp.TCP_INFO`."""
+"""Type of a column; ``tcp``: the fields of :data:`cellbed_node.tcp.TCP_INFO`."""
 _TYPES: dict[type, ColumnType] = {int: "integer", float: "number", dict: "tcp"}
 
 
@@ -25,9 +25,9 @@ def columns_of(record: type[Request]) -> dict[str, ColumnType]:
 
 
 REQUEST = columns_of(Request)
-"""Columns of the record of a request of any kind."""
+"""Columns of a request's record in every kind of application."""
 SERVED: dict[str, ColumnType] = {"request": "integer", "endpoint": "text"}
-"""Columns of a server's record of any kind: the request that it has served."""
+"""Columns of a server's record in every kind of application: the served request."""
 _OFFSETS = ("message", "received_ns", "bytes", "local_port", "remote_port", "downlink_start", "downlink_end")
 MESSAGE: dict[str, ColumnType] = {**SERVED, **dict.fromkeys(_OFFSETS, "integer")}
-"""Columns of the record of a message of a streamed reply."""
+"""Columns of the record of a streamed reply's message."""

@@ -1,4 +1,4 @@
-"""The schema of ``run.json``, as far as measuring reads it. Other keys are allowed."""
+"""The schema of the keys of ``run.json`` that measuring reads. Other keys are allowed."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ _Index = Annotated[int, Field(ge=0, lt=2**16)]
 
 
 class _Object(BaseModel):
-    # JSON has its own types, so nothing is converted; it has no NaN.
+    # JSON has types, so no value is converted. JSON has no NaN.
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
@@ -88,7 +88,7 @@ class _Lateness(_Object):
     max: _Span | None
 
 
-# JSON has no tuples.
+# JSON has no tuples, so a list is accepted.
 _Visit = Annotated[tuple[_Span, _Span | None], Field(strict=False)]
 
 

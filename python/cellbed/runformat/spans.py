@@ -11,17 +11,17 @@ PLACES: dict[Place, str] = {
     "remote": "remote node",
     "downlink": "downlink",
 }
-"""Where time passes, in order, with its name in reports."""
+"""Places where time passes, in order, with their names in reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a request's latency: the time between two stamps, or a duration that is measured as such.
+    """A part of a request's latency: the time between two stamps, or a duration measured directly.
 
-    name: its column in ``requests.parquet`` is ``part_<name>``, in seconds. place: where the time passes; a client's
-    programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: of reports;
-    short: the same where there is little room; meaning: its begin and end in words. begin, end: stamps, columns
-    without their ``_ns``; with `end` empty, `begin` is a duration.
+    name: the column in ``requests.parquet`` is ``part_<name>``, in seconds. place: place where the time passes; a
+    client's programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: name in
+    reports; short: short name in reports; meaning: beginning and end in words. begin, end: stamps, as column names
+    without ``_ns``; with `end` empty, `begin` is a duration.
     """
 
     name: str
@@ -49,7 +49,7 @@ HANDSHAKE = (
     Span("connect", "endpoint", "Opening a connection", "connect",
          "begins to open → request handed to TCP, without the handshake's way", "connect_rest"),
 )
-"""From the client's stamp ``opening`` to ``sent``: of a request for which a connection is opened; else there is no
+"""From the client's stamp ``opening`` to ``sent``, for a request that opens a connection. Other requests have no
 handshake."""
 
 UPLINK = (
@@ -87,8 +87,8 @@ DATAGRAM_UPLINK = (
          "uplink_entered"),
     *(span for span in UPLINK if span.name in ("uplink_queue", "uplink_delay")),
 )
-"""A request in one datagram from the stamp ``sent`` of its client to ``uplink_left``. ``uplink_start`` of its record is
-the number of the datagram (``workloads/udp.py``), ``uplink_end`` the next one."""
+"""A request in one datagram from the stamp ``sent`` of its client to ``uplink_left``. In the record, ``uplink_start``
+is the number of the datagram (``workloads/udp.py``), and ``uplink_end`` the next number."""
 
 DATAGRAM_DOWNLINK = tuple(span for span in DOWNLINK if span.name in ("downlink_queue", "downlink_delay"))
 """A reply in one datagram from ``downlink_entered`` to ``downlink_left``."""
@@ -118,7 +118,7 @@ REPORTED = (
 
 
 def add_proxy(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the parts with a part for a proxy behind the queues of each way."""
+    """Return the parts, with a part for a proxy after the queue of each direction."""
     found = []
     for span in spans:
         found.append(span)
@@ -129,20 +129,20 @@ def add_proxy(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 PATH = "path_"
-"""Begins the stamps of the parts of a page's load: durations of its objects on the critical path."""
+"""Prefix of the stamps of a page load's parts: durations of the page's objects on the critical path."""
 
 
 def on_path(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the parts of a page's load whose objects have the parts `spans`, the browser's first."""
+    """Return the parts of a page load. spans: parts of the page's objects, the browser's first."""
     return tuple(replace(span, begin=f"{PATH}{span.name}", end="") for span in spans)
 
 
 SERVICE = "service_"
-"""Begins the names of parts that services report."""
+"""Prefix of the names of parts that services report."""
 
 
 def divide_server(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
-    """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
+    """Divide the part :data:`SERVER` of `spans` among the spans that the service reports. services: their names."""
     at = next((index for index, span in enumerate(spans) if span.name == SERVER.name), None)
     if not services or at is None:
         return tuple(spans)

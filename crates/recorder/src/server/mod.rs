@@ -37,7 +37,7 @@ pub struct Server {
     counters: Counters,
 }
 
-/// What an authentic message says.
+/// The content of an authentic message.
 enum Message {
     Probe(Probe),
     Request(Request),

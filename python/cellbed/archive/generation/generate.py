@@ -1,4 +1,4 @@
-"""Generation: series written into a draft, with metadata; the result for a terminal and as JSON."""
+"""Generation of series into a draft, with metadata; the result for a terminal and as JSON."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
 """A Markov-modulated rate with outages, fitted to a recording.
 
-Two chains, one in the other. Each two seconds the link is in one of up to six **regimes**, by the mean rate of that
-time; they follow each other as a first-order Markov chain. Within a regime each tenth of a second has one of up to
-eight **levels**, by its rank among the regime's rates; levels are a Markov chain too, and a rate is drawn from its
-level's part of the regime's distribution. Both run on a clock that pauses in outages. These come with a
-probability for each tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered
-lengths.
+The model has two nested chains. Each two seconds have one of up to six **regimes**, selected by the mean rate. Regimes
+form a first-order Markov chain. Each tenth of a second has one of up to eight **levels**, selected by rank among the
+regime's rates. Levels form a Markov chain, too. A rate is drawn from its level's part of the regime's distribution.
+Both chains run on a clock that pauses in outages. In each tick an outage begins with a probability that depends on the
+regime. The length of an outage is a rank drawn on the ordered lengths of the recording's outages.
 
-So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is the
-regime chain's and falls off exponentially, and patterns and drifts over minutes are lost. Probabilities are
-counts of the recording and draws are whole numbers: equal recordings and seeds give equal series.
+So the generated rates have the recording's distribution by construction. The autocorrelation over seconds is the regime
+chain's and falls off exponentially. Patterns and drifts over minutes are lost. Probabilities are counts of the
+recording and draws are whole numbers: equal recordings and seeds give equal series.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from cellbed.archive.generation.series import OPPORTUNITY_BITS, Capacity, Grain,
 from cellbed.archive.randomness import Stream, interpolate
 
 BLOCK = 20
-"""Ticks between changes of the regime."""
+"""Number of ticks between changes of the regime."""
 
 REGIMES, LEVELS = 6, 8
 _OF_EACH = 8
-"""Observations that a regime or a level needs."""
+"""Minimum number of observations of a regime or a level."""
 
 _QUARTERS = (4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
-"""Choices of the number of opportunities in a batch."""
+"""Candidates for the mean number of opportunities in a batch, in quarters."""
 
 Row = tuple[int, ...]
-"""Running totals of counts: transitions between states."""
+"""Cumulative counts of the transitions from one state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Markov:
     """The fitted model.
 
-    regimes: of each the totals of its transitions. levels: of each regime and level the totals of the level that
-    followed in that regime. rates: of each regime its rates, bit/s, sorted. outage_chance: of each regime, for a tick.
-    outages: ns, sorted. grain: how the opportunities come.
+    regimes: cumulative counts of transitions, by regime. levels: cumulative counts of transitions within a regime, by
+    regime and level. rates: sorted rates of each regime, bit/s. outage_chance: probability of an outage per tick, by
+    regime. outages: sorted lengths, ns. grain: pattern of the opportunities.
     """
 
     regimes: tuple[Row, ...]
@@ -57,7 +56,7 @@ class Markov:
     grain: Grain
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """Return a course of it."""
+        """Return a sample of the process."""
         at, rates, now, tick = [], [], 0, 0
         regime = _draw(tuple(accumulate(row[-1] for row in self.regimes)), stream)
         level = stream.below(len(self.levels[regime]))
@@ -78,9 +77,9 @@ class Markov:
 
 
 def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
-    """Return the model of a recording, whose rates are taken over 100 ms.
+    """Return the model of a recording, fitted to its rates over 100 ms.
 
-    Errors: :class:`ValueError` for one of less than 20 s between outages.
+    Errors: :class:`ValueError` for a recording with less than 20 s between outages.
     """
     counts, places, lengths = split_at_outages(recorded, outage_ns)
     blocks = len(counts) // BLOCK
@@ -94,7 +93,7 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
     for each in range(number):
         inside = of_tick == each
         level = _quantile_groups(counts[inside], LEVELS)
-        # From the tick before in the same regime: across a change of the regime the rank is carried on.
+        # Transitions within the regime; at a change of the regime, the level keeps its rank.
         levels.append(_chain(level, int(level.max()) + 1))
         rates.append(tuple(sorted(counts[inside] * (OPPORTUNITY_BITS * 1e9 / TICK_NS))))
         struck = of_tick[(places // TICK_NS).clip(0, len(of_tick) - 1)] == each
@@ -105,7 +104,7 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
 
 
 def _quantile_groups(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """Return the quantile group of each value, of up to `most`. Ties keep their order in time."""
+    """Return the quantile group of each value, among at most `most` groups. Ties keep their order in time."""
     parts = max(1, min(most, len(values) // _OF_EACH))
     ranks = np.empty(len(values), np.int64)
     ranks[np.argsort(values, kind="stable")] = np.arange(len(values)) * parts // len(values)
@@ -113,7 +112,7 @@ def _quantile_groups(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np
 
 
 def _chain(states: npt.NDArray[np.int64], number: int) -> tuple[Row, ...]:
-    """Totals of transitions. The first state follows the last, so that every state has a transition."""
+    """Return the cumulative counts of transitions. The first state follows the last: every state has a transition."""
     followed = np.zeros((number, number), np.int64)
     np.add.at(followed, (states, np.roll(states, -1)), 1)
     return tuple(tuple(row) for row in followed.cumsum(axis=1).tolist())
@@ -124,7 +123,7 @@ def _draw(totals: Sequence[int], stream: Stream) -> int:
 
 
 def _grain(model: Markov, recorded: Recorded) -> Grain:
-    """Whole milliseconds as the recording has them, and the batches that come closest to how many it has in one."""
+    """Return whole milliseconds if the recording has them, and the batch size that best fits its busy milliseconds."""
     slot_ns = 1_000_000 if recorded.whole_milliseconds() else 1
     wanted, found = recorded.together(), []
     sample = model.capacity(min(recorded.duration_ns, 30_000_000_000), Stream(0, "grain"))

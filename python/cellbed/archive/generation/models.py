@@ -1,4 +1,4 @@
-"""Generators (a name, sources, series), and those whose figures the user sets."""
+"""Generators (a name, sources, series), and the generators with parameters of the user."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cellbed.support.units import DURATION
 
 SECOND_NS: Final = 1_000_000_000
 LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
-"""The longest series that can be generated."""
+"""Maximum length of a generated series, ns."""
 
 SLOT_LTE: Final = Grain(1_000_000)
-"""Slots of 15 and 30 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe is as the first)."""
+"""Slots of 15 and 30 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe equals the first)."""
 SLOT_MIDBAND: Final = Grain(500_000)
 
 
@@ -29,7 +29,8 @@ SLOT_MIDBAND: Final = Grain(500_000)
 class Order:
     """The parameters of a series to generate.
 
-    model: its name, so that two models of one seed differ. content: of the directions; ``None`` for the model's own.
+    model: name of the model, so that models with the same seed differ. content: kind of content of the directions;
+    ``None`` for the model's own.
     """
 
     model: str
@@ -45,8 +46,8 @@ Make = Callable[[Order], dict[Part, Generated]]
 class Model:
     """A generator with its parameters.
 
-    about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
-    them. like: the recording that the model is fitted to.
+    about: fields of an entry's `About`. cited: published and own parameters. settings: parameters in the user's
+    notation. like: the recording to fit.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Process(Protocol):
     """A rate over time."""
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """Return a sample of it."""
+        """Return a sample of the process."""
 
 
 def each_way(
@@ -73,10 +74,10 @@ def each_way(
     """Return a generator of two independent directions.
 
     Args:
-        uplink: The process of the uplink, ``None`` without one.
-        downlink: The process of the downlink, ``None`` without one.
+        uplink: The process of the uplink, ``None`` for no uplink.
+        downlink: The process of the downlink, ``None`` for no downlink.
         grain: The pattern of grants.
-        content: The content of the directions, unless an order has another.
+        content: The content of the directions, unless an order sets another.
 
     Returns:
         The generator, for :class:`Model`.
@@ -96,7 +97,7 @@ def each_way(
 
 
 def saturate(link: RadioLink) -> Make:
-    """Make the series of a radio link: both directions saturated, each alone, and round trips while it is idle."""
+    """Return a generator of a radio link: each direction saturated alone, and round trips over the idle link."""
 
     def make(order: Order) -> dict[Part, Generated]:
         parts: dict[Part, Generated] = {
@@ -118,21 +119,21 @@ PROFILES: Final = tuple(
 MOBILITY: Final = {"driving": 33_300_000_000, "subway": 14_000_000_000}
 """Mean time between handovers, ns (Lim et al., §VI-B)."""
 OBSTACLES: Final = {"body": (26.0, 1.0), "vehicle": (29.0, 0.47), "complete": (60.0, 0.02)}
-"""What an obstacle takes from the signal, dB, and leaves of the share.
+"""Signal loss of an obstacle, dB, and remaining fraction of the share.
 
-26 and 29 dB: Lim et al., §VI-A. Ours: a complete obstacle; and the share behind a vehicle, since 3 dB more than a human
-body explain less of the published drop from 1 Gbit/s to 350 Mbit/s than half.
+26 and 29 dB: Lim et al., §VI-A. Our choices: a complete obstacle, and the share behind a vehicle. The 3 dB more than
+a human body explain less than half of the published drop from 1 Gbit/s to 350 Mbit/s.
 """
 
 _DOWNLINK: Final = {"blocks": 264, "layers": 2, "overhead": 0.18, "slot_ns": 125_000, "symbols": [14] * 10 + [0]}
 _UPLINK: Final = {"blocks": 66, "layers": 2, "overhead": 0.10, "slot_ns": 125_000, "symbols": [0] * 10 + [14]}
-"""400 MHz down and 100 MHz up, ten slots down for one up (Lim et al., §IV-A), at 120 kHz spacing (3GPP TS 38.101-2,
-table 5.3.2-1); overhead: TS 38.306, §4.1.2, for frequency range 2.
+"""400 MHz downlink and 100 MHz uplink, ten downlink slots per uplink slot (Lim et al., §IV-A), at 120 kHz spacing
+(3GPP TS 38.101-2, table 5.3.2-1); overhead: TS 38.306, §4.1.2, for frequency range 2.
 """
 
 
 def markov(like: Like, outage_ns: int) -> Model:
-    """Return a model that is fitted to a recording; outages are silences of at least `outage_ns`."""
+    """Return a model fitted to a recording; outages are silences of at least `outage_ns`."""
 
     def make(order: Order) -> dict[Part, Generated]:
         parts: dict[Part, Generated] = {}
@@ -158,7 +159,7 @@ def markov(like: Like, outage_ns: int) -> Model:
 
 
 def radio(profile: str, mobility: str, obstacle: str, obstacle_at: Sequence[int], obstacle_ns: int) -> Model:
-    """Return the radio model of a profile, with handovers of a mobility and an obstacle at some times, or neither."""
+    """Return the radio model of a profile, with optional handovers of a mobility and an optional obstacle."""
     handover = None if mobility == "profile" else Handover(MOBILITY[mobility])
     behind = None
     if obstacle != "none":
@@ -166,8 +167,8 @@ def radio(profile: str, mobility: str, obstacle: str, obstacle_at: Sequence[int]
             raise TraceError("--obstacle-at: obstacles overlap: see --obstacle-for")
         behind = Obstacle(*OBSTACLES[obstacle], tuple(obstacle_at), obstacle_ns)
     if profile == "mmwave":
-        # 50 m from the tower in line of sight (Lim et al., §VI-A). Signal and share are ours: 2 Gbit/s with all the
-        # efficiency that there is, and the half of it with 26 dB less.
+        # 50 m from the tower in line of sight (Lim et al., §VI-A). Signal and share are our choice: 2 Gbit/s at the
+        # maximum efficiency, and half of that rate with 26 dB less.
         up, down = Side(30.0, 0.7, 0.02, _UPLINK), Side(41.0, 0.57, 0.01, _DOWNLINK)
         link = RadioLink("midband-good", up, down, handover, behind, fading_db=1.0, delay_ns=3_300_000)
     elif behind is not None:

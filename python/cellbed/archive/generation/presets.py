@@ -1,6 +1,6 @@
 """Models after published figures: LTE and mid-band 5G in the Netherlands, and AT&T's LTE-A edge.
 
-Values that the publication does not give are chosen so that its figures result, which tests compare.
+Values that a publication does not give are chosen so that its figures result; tests compare the figures.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ TICK_NS = 20_000_000
 class Wander:
     """A rate that wanders between two bounds, with outages: for publications that give a range.
 
-    An autoregression of first order around a mean, reflected at the bounds, on ticks of 20 ms; outages begin at random
-    and last exponentially long: the process of :mod:`cellbed.archive.examples` for any rate, as arrays.
+    The rate is a first-order autoregression around a mean, reflected at the bounds, on ticks of 20 ms. Outages begin at
+    random and have exponential lengths. :mod:`cellbed.archive.examples` has the same process; here it uses arrays, for
+    any rate.
 
-    mean, deviation, low, high: bit/s, of the rate outside outages; the deviation is that without bounds. memory_ns:
-    time constant of the rate's return to its mean. outages: per second. outage_ns: their mean length.
+    mean, deviation, low, high: of the rate outside outages, bit/s; the deviation applies without bounds. memory_ns:
+    time constant of the rate's return to its mean. outages: number per second. outage_ns: mean length of an outage.
     """
 
     mean: float
@@ -38,7 +39,7 @@ class Wander:
     outage_ns: int = 0
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
-        """Return a course of it."""
+        """Return a sample of the process."""
         count = -(-duration_ns // TICK_NS)
         rates = np.array(self._rates(count, stream)).astype(np.int64)
         chance = self.outages * (TICK_NS * 1e-9)
@@ -58,7 +59,7 @@ class Wander:
         return rates
 
     def _within(self, rate: float) -> float:
-        # Far beyond one bound, the reflected value would cross the other.
+        # The reflection of a value far beyond one bound would cross the other bound.
         return min(max(reflect(rate, self.low, self.high), self.low), self.high)
 
 

@@ -1,8 +1,7 @@
-"""A saturated radio link in virtual time: the radio model (docs/reference/radio.md), fed so that its queue is never
-empty.
+"""A saturated radio link in virtual time: the radio model (docs/reference/radio.md) with a queue that is never empty.
 
-Every packet that leaves is a delivery opportunity, as for the recorder's saturator. Obstacles take decibels from the
-mean signal for a while. Bands without a profile are a profile with another carrier.
+Every departing packet is a delivery opportunity, as for the recorder's saturator. Obstacles reduce the mean signal for
+a while. A band without a profile uses another profile with a different carrier.
 
 The model computes in floating point with logarithms of the C library. The same build of cellbed gives the same bytes;
 another machine's library may round differently.
@@ -23,10 +22,10 @@ from cellbed.archive.series import OPPORTUNITY_BYTES, Content
 from cellbed.support.ways import WAYS, Way
 
 _STEP_NS = 20_000_000
-"""The interval of feeding the link."""
+"""Interval between feeds of the link, ns."""
 
 _EDGE_NS = 500_000_000
-"""The time that an obstacle takes to appear or disappear. Ours: a person of half a metre at walking pace, or less."""
+"""Time in which an obstacle appears or disappears, ns. Our choice: half a metre at walking pace, or less."""
 
 _EDGE_PARTS = 5
 
@@ -35,8 +34,8 @@ _EDGE_PARTS = 5
 class Handover:
     """Changes of the cell.
 
-    every_ns: mean time between two. least_ns, most_ns: of the gap. spread_db: deviation of a cell's addition to the
-    signal.
+    every_ns: mean time between changes. least_ns, most_ns: minimum and maximum gap. spread_db: deviation of a cell's
+    addition to the signal.
     """
 
     every_ns: int
@@ -47,10 +46,10 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something in the line of sight.
+    """An obstacle in the line of sight.
 
-    loss_db: what it takes from the signal. share: what it leaves of the resources beside that. begins_ns: when it
-    comes, each time for `lasts_ns`.
+    loss_db: loss of signal. share: remaining fraction of the resources. begins_ns: times at which the obstacle appears;
+    it stays for `lasts_ns`.
     """
 
     loss_db: float
@@ -63,8 +62,8 @@ class Obstacle:
 class Side:
     """One direction.
 
-    signal_db: mean signal to noise ratio. share: of the cell's resources. share_deviation: what that varies by.
-    carrier: blocks, layers, overhead, slot_ns and symbols. What is ``None`` is the profile's.
+    signal_db: mean signal-to-noise ratio. share: share of the cell's resources. share_deviation: deviation of `share`.
+    carrier: blocks, layers, overhead, slot_ns and symbols. ``None`` selects the profile's value.
     """
 
     signal_db: float | None = None
@@ -75,10 +74,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class RadioLink:
-    """A link of the radio model. profile: its name in docs/reference/radio.md. fading_db, memory_ns: how the signal
-    wanders.
+    """A link of the radio model. profile: name in docs/reference/radio.md. fading_db, memory_ns: deviation and time
+    constant of the signal.
 
-    delay_ns: one way, behind the base station. What is ``None`` is the profile's.
+    delay_ns: one-way delay beyond the base station. ``None`` selects the profile's value.
     """
 
     profile: str
@@ -91,7 +90,7 @@ class RadioLink:
     delay_ns: int | None = None
 
     def saturated(self, way: Way, duration_ns: int, seed: int) -> Generated:
-        """Opportunities of a direction."""
+        """Return the opportunities of a saturated direction."""
         stages, changes = self._described(way, seed, duration_ns, saturated=True)
 
         def times() -> Iterator[pl.DataFrame]:
@@ -104,13 +103,13 @@ class RadioLink:
                 yield from _releases(columns, duration_ns)
                 until = link.advance(min(now + _STEP_NS, duration_ns) - 1)
                 yield from _releases(until, duration_ns)
-                # As much as left in the last step, twice: enough while the rate does not double from one to the next.
+                # Twice the packets of the last step: enough unless the rate doubles from one step to the next.
                 packets = max(_ENOUGH, 2 * len(until[0]))
 
         return Generated(Content.OPPORTUNITIES, duration_ns, times)
 
     def round_trips(self, duration_ns: int, seed: int, interval_ns: int = 100_000_000) -> Generated:
-        """Round-trip times of probes of 1400 bytes over the idle link, both directions of it."""
+        """Return round-trip times of probes of 1400 bytes over both directions of the idle link."""
 
         def rows() -> Iterator[pl.DataFrame]:
             from cellbed._core import Path
@@ -127,7 +126,7 @@ class RadioLink:
     def _described(
         self, way: Way, seed: int, duration_ns: int, saturated: bool
     ) -> tuple[str, list[tuple[int, int, str]]]:
-        """Return the stage and its changes in the terms of the emulator's configuration."""
+        """Return the stage and its changes in the format of the emulator's configuration."""
         side = self.uplink if way == "uplink" else self.downlink
         stage = {
             "kind": "radio",
@@ -148,7 +147,7 @@ class RadioLink:
         return f"[{text(0.0)}]", [(at, 0, text(depth)) for at, depth in self._depths() if at < duration_ns]
 
     def _depths(self) -> Iterator[tuple[int, float]]:
-        """Return the strength of the obstacle over time."""
+        """Yield the strength of the obstacle over time: time (ns) and strength from 0 to 1."""
         if self.obstacle is None:
             return
         for begin in self.obstacle.begins_ns:
@@ -169,7 +168,7 @@ class RadioLink:
 
 
 _ENOUGH = 1024
-"""Minimum queue: more than the scheduler needs for the full share (docs/reference/radio.md, ramp)."""
+"""Minimum queue, packets: more than the scheduler needs for the full share (docs/reference/radio.md, ramp)."""
 
 
 def _releases(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:

@@ -1,4 +1,4 @@
-"""The input of a fit: a recording by name, its outages, and rates of the time between them."""
+"""The input of a fit: a recording by name, its outages, and the rates between outages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cellbed.archive.randomness import Float64, Int64
 
 TICK_NS = 100_000_000
-"""Over how long a rate is taken."""
+"""Averaging interval of a rate, ns."""
 
 OUTAGE_NS = 200_000_000
-"""Default minimum length of an outage."""
+"""Default minimum length of an outage, ns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,15 +36,15 @@ class Recorded:
     duration_ns: int
 
     def rates(self, tick_ns: int = TICK_NS) -> Float64:
-        """bit/s in each tick; an incomplete last one is left out."""
+        """Return the rate of each tick, bit/s; an incomplete last tick is left out."""
         count = self.duration_ns // tick_ns
-        ticks = np.maximum(self.at_ns - 1, 0) // tick_ns  # one at the very end of a tick belongs to it
+        ticks = np.maximum(self.at_ns - 1, 0) // tick_ns  # an opportunity at the end of a tick belongs to that tick
         counts = np.bincount(ticks[ticks < count], minlength=count).astype(np.float64)
         found: Float64 = counts * (OPPORTUNITY_BITS * 1e9 / tick_ns)
         return found
 
     def outages(self, least_ns: int) -> tuple[Int64, Int64]:
-        """Start and length (ns) of times without an opportunity from `least_ns` on, beginning and end included."""
+        """Return start and length (ns) of silences of at least `least_ns`, at beginning and end, too."""
         bounds = np.concatenate(([0], self.at_ns, [self.duration_ns])).astype(np.int64)
         gaps = np.diff(bounds)
         long = gaps >= least_ns
@@ -61,7 +61,8 @@ class Recorded:
 
 
 def split_at_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
-    """Opportunities in each tick of the time between outages; outages' places on that clock (ns); and their lengths."""
+    """Return the opportunities of each tick on a clock that pauses in outages, and each outage's time on that clock and
+    length (ns)."""
     start, length = recorded.outages(least_ns)
     before = np.cumsum(length)
     passed = before[np.searchsorted(start + length, recorded.at_ns, side="right") - 1] if len(start) else 0
@@ -75,7 +76,7 @@ def split_at_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """A recording by name. parts: its directions. sha256: of the files read, by name."""
+    """A recording by name. parts: directions of the recording. sha256: digests of the files read, by name."""
 
     name: str
     parts: dict[Part, Recorded]
@@ -83,7 +84,7 @@ class Like:
 
 
 def times(series: Series, until_ns: int | None = None) -> Int64:
-    """Opportunities of a series of opportunities or rates, ns, up to a time."""
+    """Return the opportunities of a series of opportunities or rates, ns, up to `until_ns`."""
     end_ns = series.duration_ns if until_ns is None else min(series.duration_ns, until_ns)
     table = series.scan().filter(pl.col("at_ns") <= end_ns).collect()
     if series.content is Content.OPPORTUNITIES:
@@ -95,7 +96,7 @@ def times(series: Series, until_ns: int | None = None) -> Int64:
 
 
 def read_recorded(name: str, folder: Path) -> Like:
-    """Return the recording called `name`: an entry of the archive, one direction of it, or a trace's file in `folder`.
+    """Return the recording called `name`: an entry of the archive, one of its directions, or a trace file in `folder`.
 
     Errors: :class:`TraceError`.
     """
@@ -108,7 +109,7 @@ def read_recorded(name: str, folder: Path) -> Like:
         parts = {part: Recorded(times(archive.series(name, part)), entry.parts[part].duration_ns) for part in ways}
         return Like(name, parts, {f"{name} {part}": entry.parts[part].sha256 for part in ways})
     source = resolve(name, folder)
-    _ = source.trace  # refuses what is malformed, line by line
+    _ = source.trace  # raises an error for a malformed line
     table = pl.read_csv(inputs.check(source.path), has_header=False, comment_prefix="#", schema={"ms": pl.Int64})
     stamps = table["ms"].drop_nulls().to_numpy()
     part: Part = ENDINGS.get(name.rpartition(".")[2], "downlink")

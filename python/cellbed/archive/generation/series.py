@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 OPPORTUNITY_BITS = 8 * OPPORTUNITY_BYTES
 
 FINEST_NS = 20_000_000
-"""Longer spells of one rate are cut, so that products of bits and nanoseconds stay within 63 bits."""
+"""Maximum spell of one rate, ns. Longer spells are cut: products of bits and nanoseconds must fit in 63 bits."""
 
 CHUNK = 1 << 20
-"""Opportunities that are made at once, about."""
+"""Approximate number of opportunities made at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
     """A rate that holds from each time until the next.
 
-    at_ns: times from 0, rising. bit_s: the rates, at most 100 Gbit/s; 0 is an outage. end_ns: where the last one ends.
+    at_ns: increasing times, the first 0. bit_s: rates, at most 100 Gbit/s; 0 is an outage. end_ns: end of the last.
     """
 
     at_ns: Int64
@@ -52,9 +52,9 @@ class Capacity:
 class Grain:
     """The pattern of a scheduler's grants at a rate.
 
-    slot_ns: what a slot carries is there at its end; 1 for no slots. quarters: four times how many opportunities come
-    together, on the average: 6 for one and two by turns. scattered: whether each batch comes at a random place between
-    the one before and its own time, or at its time.
+    slot_ns: length of a slot, whose data arrive at its end; 1 for no slots. quarters: four times the mean number of
+    opportunities in a batch: 6 for alternately one and two. scattered: whether a batch comes at a random time between
+    the previous batch's time and its own time, or at its own time.
     """
 
     slot_ns: int = 1
@@ -63,9 +63,9 @@ class Grain:
 
 
 def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[Int64]:
-    """Return the times of all opportunities, ns, sorted, above 0 and at most the end; in arrays of about :data:`CHUNK`.
+    """Yield the sorted times of all opportunities, ns, above 0 and at most the end, in arrays of about :data:`CHUNK`.
 
-    Bits that do not fill an opportunity are carried over, so none is lost at any rate.
+    Bits that do not fill an opportunity are carried over, so no bits are lost at any rate.
     """
     start, length, bits = _pieces(capacity)
     ends = np.cumsum(bits)
@@ -86,7 +86,7 @@ def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[
 
 
 def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
-    """Start, length (ns) and bits of spells of one rate of at most :data:`FINEST_NS`."""
+    """Return start (ns), length (ns) and bits of spells of constant rate, each of at most :data:`FINEST_NS`."""
     length = np.append(capacity.at_ns[1:], np.int64(capacity.end_ns)) - capacity.at_ns
     count = -(-length // FINEST_NS)
     row = np.repeat(np.arange(len(length)), count)
@@ -97,7 +97,7 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
 
 
 def _scatter(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
-    """Return each batch anywhere between the one before, or the start of its spell, and its own time."""
+    """Move each batch to a random earlier time, not before the previous batch or the start of the batch's spell."""
     begins = np.append(0, np.nonzero(np.diff(batch))[0] + 1)
     own = at[begins]
     low = np.maximum(np.append(before, own[:-1]), floor[begins])
@@ -109,14 +109,15 @@ def _scatter(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64)
 
 Chunks = Callable[[], Iterator["pl.DataFrame"]]
 Progress = Callable[[Part, float], None]
-"""Called with the current part, and the share of its duration that is done."""
+"""Called with the current part, and the completed share of the part's duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A series that is made while it is written.
+    """A series that is generated while it is written.
 
-    duration_ns: its period. chunks: gives its rows in order, the columns of the content; the same each time.
+    duration_ns: period of the series. chunks: yields the rows in order, with the content's columns; each call yields
+    the same.
     """
 
     content: Content
@@ -128,10 +129,8 @@ class Generated:
 class Written:
     """A series on disk.
 
-    values_sha256: of its columns one after the other, chunks joined, numbers of 8 bytes,
-    little-endian.
-
-    Parquet files of one content differ with the version of the library that writes them; this does not.
+    values_sha256: digest of the columns one after the other, chunks joined, as little-endian numbers of 8 bytes. Unlike
+    the bytes of a Parquet file, the digest does not depend on the version of the library that writes the file.
     """
 
     series: Series
@@ -147,7 +146,7 @@ def draw_series(capacity: Capacity, content: Content, grain: Grain, seed: int, p
         content: Rates or opportunities.
         grain: The pattern of grants.
         seed: Seed of the order.
-        purpose: Separates the random stream from others with the seed.
+        purpose: Separates the random stream from others with the same seed.
 
     Returns:
         The series.
@@ -174,11 +173,11 @@ def draw_series(capacity: Capacity, content: Content, grain: Grain, seed: int, p
 
 RATE_BIN_NS = 10_000_000
 MOST = 2_000_000_000
-"""Opportunities that are written one by one."""
+"""Maximum number of opportunities in a generated series."""
 
 
 def bin_rates(generated: Generated) -> Generated:
-    """Opportunities as a series of rates, one for each 10 ms."""
+    """Return opportunities as a series of rates, one for each 10 ms."""
 
     def rates() -> Iterator[pl.DataFrame]:
         counts = np.zeros(-(-generated.duration_ns // RATE_BIN_NS), np.int64)
@@ -211,7 +210,7 @@ def write(generated: Generated, path: Path, part: Part, progress: Progress) -> W
                 progress(part, frame["at_ns"][-1] / generated.duration_ns)
             yield frame
 
-    # Compressed lightly: at 10 Gbit/s this is most of the work.
+    # Light compression: at 10 Gbit/s, compression is most of the work.
     try:
         write_frames(counted(), schema, path, "lz4")
     except pl.exceptions.PolarsError as error:

@@ -1,7 +1,7 @@
-"""Recordings of other programs for the archive: recognition of files, and their series.
+"""Import of other programs' recordings into the archive.
 
-`recognise` returns the importer for files, which writes their series into a draft. Rust (`crates/traces`) reads
-captures and Mahimahi's traces, in little memory at any file size, and writes the series of all formats.
+`recognise` returns the importer for files. The importer writes the files' series into a draft. Rust (`crates/traces`)
+reads captures and Mahimahi's traces, in little memory at any file size, and writes the series of all formats.
 """
 
 from cellbed.archive.importers.format import Format, Options, Progress

@@ -24,19 +24,19 @@ TIME_UNITS: Final[Mapping[str, int]] = {
 }
 """Units of time in ns."""
 ISO: Final = "iso"
-"""The unit of times written as ISO 8601 has them."""
+"""The unit of times in ISO 8601."""
 
 _PREFIXES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _RATE_UNIT: Final = re.compile(r"([kmgKMG]?)(?:[bB]it/s|bps|b/s|(B/s|Bps))")
 _NAME: Final = re.compile(r"(time|at|uplink|downlink|rate|rtt|round_trip)_(.{1,20})", re.IGNORECASE | re.DOTALL)
 _MEANINGS: Final = {"at": "time", "rtt": "round-trip", "round_trip": "round-trip"}
 _LONGEST_NUMBER: Final = 9
-"""Digits of a column's number; Python refuses to read thousands of them."""
+"""Maximum digits of a column's number: Python refuses to convert thousands of digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column to read. unit: ns or bit/s of 1; null for ISO 8601 times, which have none."""
+    """A column to read. unit: ns or bit/s of a value of 1; None for ISO 8601 times."""
 
     name: str
     unit: float | None
@@ -59,10 +59,10 @@ def map_columns(
 ) -> Mapped:
     """Return the columns to read among `names`.
 
-    asked: by meaning, ``NAME`` or ``NAME:UNIT``. direction: of a column ``rate_UNIT``.
-    moments: whether a column holds times as ISO 8601 writes them. only: the one direction to read. If `asked` has
-    columns of values, only those are read.
-    Raises TraceError with the option to use if they are missing or ambiguous.
+    asked: columns by meaning, as ``NAME`` or ``NAME:UNIT``. direction: direction of a column ``rate_UNIT``.
+    moments: returns whether a column has ISO 8601 times. only: the only direction to read. If `asked` has columns of
+    values, no other values are read.
+    Raises TraceError with the option to use if columns are missing or ambiguous.
     """
     for what in asked:
         if what not in ("time", *PARTS):
@@ -114,7 +114,7 @@ def _columns_by_name(
 
 
 def _parse_column(what: str, text: str, names: Sequence[str], moments: Callable[[str], bool]) -> Column:
-    """Return the column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that
+    """Return the column for ``NAME`` or ``NAME:UNIT``. A number is a position, counted from 1, if it is no column's
     name."""
     option = f"--column {in_quotes(f'{what}={text}', 80)}"
     name, written = _match_name(text, names), None
@@ -144,7 +144,7 @@ _UNITS: Final = {
 
 
 def _unit(what: str | None, text: str) -> float | None:
-    """Return a unit in ns or bit/s; 0 for times in ISO 8601, None if it is none."""
+    """Return a unit in ns or bit/s; 0 for times in ISO 8601, None for an unknown unit."""
     if what in WAYS:
         rate = _RATE_UNIT.fullmatch(text.replace("_", "/"))
         return None if rate is None else _PREFIXES[rate[1].lower()] * (8 if rate[2] else 1)

@@ -29,14 +29,14 @@ _LATEST_NS = (1 << 63) - 1
 
 
 def set_start(draft: Draft, begun_ns: int | None) -> None:
-    """Set the start of the recording, ns since 1970, unless it is known or impossible."""
+    """Set the start of the recording, ns since 1970, unless a start is known or `begun_ns` is impossible."""
     if begun_ns is not None and _EARLIEST_NS <= begun_ns <= _LATEST_NS:
         moment = _EPOCH + timedelta(seconds=begun_ns // 10**9)
         _date(draft, moment.isoformat().replace("+00:00", "Z"))
 
 
 def describe_by_comments(draft: Draft, path: Path) -> None:
-    """Import ``# started:`` and ``# place:`` of a table's first lines."""
+    """Import the comments ``# started:`` and ``# place:`` of a table's first lines."""
     lines = map(_LINE.fullmatch, _head(path).splitlines())
     asked = {found[1]: found[2].strip() for found in lines if found}
     if is_date(asked.get("started", "")):
@@ -77,19 +77,19 @@ _DIRECTIONS: dict[Way, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Information that the file lacks; null if not given. Each importer uses its options and refuses the others.
+    """Information that the file lacks; None if not given. Each importer uses its options and refuses the others.
 
-    direction: which direction a file is of, or which of its directions to keep.
-    device: the mobile device: in a capture its address, in a report of iperf3 ``client`` or ``server``.
+    direction: direction of a file, or the only direction to keep.
+    device: the mobile device: an address in a capture, ``client`` or ``server`` in a report of iperf3.
     flow: words that the flow of a capture must match: a protocol, an address, ``:PORT``, ``ADDRESS:PORT``. The largest
-        is taken. all_flows: all of them together. each_packet: an opportunity for each packet instead of for each
-        1500 bytes.
-    interval_ns: between the probes of a ping without stamps.
-    columns: by meaning (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
-        ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
-    duration_ns: how long a table lasts.
-    idle_ns: F of uplink and downlink of CellReplay.
-    named: the direction in the name of the file.
+        matching flow is taken. all_flows: take all matching flows together. each_packet: an opportunity for each packet
+        instead of for each 1500 bytes.
+    interval_ns: interval between the probes of a ping without stamps.
+    columns: the column of a table, ``NAME`` or ``NAME:UNIT``, by meaning (``time``, ``uplink``, ``downlink``,
+        ``round-trip``). missing: meaning of an empty cell of a rate: ``zero``, or ``hold`` for the previous rate.
+    duration_ns: duration of a table.
+    idle_ns: CellReplay's F of uplink and downlink.
+    named: direction in the name of the file.
     """
 
     direction: WayOrBoth | None = None
@@ -114,7 +114,7 @@ class Options:
         return None if self.direction == "both" else self.direction
 
     def for_file(self, path: Path, is_alone: bool) -> Options:
-        """Return the options for one file. Of several files each has the direction in its name, unless it is given."""
+        """Return the options for one file. Of several files, each has the direction in its name unless one is given."""
         named = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
         part = named[0] if len(named) == 1 else None
         return replace(self, named=part, direction=self.direction if is_alone else self.part() or part)
@@ -128,9 +128,9 @@ Progress = Callable[[int], None]
 class Format:
     """A file format of recordings.
 
-    name: after ``--as``. title: with an article. evidence: the reason to assume this format, or None, by the path of a
-    file or folder and the first bytes of a file. read: writes the series of a file or folder into the draft, else
-    raises TraceError. options: names of the options that concern it. passes: over a file.
+    name: value of ``--as``. title: name with an article. evidence: returns the reason to assume this format, or None,
+    from the path of a file or folder and the first bytes of a file. read: writes the series of a file or folder into
+    the draft, or raises TraceError. options: names of the format's options. passes: number of passes over a file.
     """
 
     name: str
@@ -143,7 +143,7 @@ class Format:
 
 @contextmanager
 def report_errors(path: Path, progress: Progress | None) -> Iterator[None]:
-    """Raise TraceError for a file that cannot be read, and report one that was as progress."""
+    """Raise TraceError if a file cannot be read; else report the file's size as progress."""
     try:
         yield
     except OSError as error:
@@ -174,7 +174,7 @@ _READING = ".reading"
 
 @contextmanager
 def scratch(draft: Draft) -> Iterator[Draft]:
-    """A temporary draft beside it on the same file system."""
+    """Yield a temporary draft in a folder inside the draft's, on the same file system."""
     folder = draft.folder / _READING
     try:
         folder.mkdir()
@@ -187,7 +187,7 @@ def scratch(draft: Draft) -> Iterator[Draft]:
 
 
 def move_contents(made: Draft, draft: Draft) -> None:
-    """Move the contents of a draft to another one."""
+    """Move the contents of `made` to `draft`."""
     moved: dict[Part, Series] = {}
     for part, series in made.parts.items():
         if part in draft.parts:

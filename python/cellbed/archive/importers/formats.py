@@ -49,7 +49,7 @@ def _magic(head: bytes, *kinds: str) -> str | None:
 
 
 def _read_capture(path: Path, draft: Draft, options: Options, progress: Progress | None) -> None:
-    """Read the opportunities of the chosen directions, or of those that show capacity."""
+    """Read the opportunities of the chosen directions, by default of the directions that show capacity."""
     device = options.device
     try:
         device = device and str(ipaddress.ip_address(device))
@@ -102,13 +102,16 @@ def _read_ping(path: Path, draft: Draft, options: Options, progress: Progress | 
 
 
 _LINES = 200
-"""Lines at the start of a file that are examined."""
+"""Number of lines examined at the beginning of a file."""
 _LEAST_NUMBERS = 0.8
-"""Minimum share of them that are numbers."""
+"""Minimum share of numbers among the examined lines."""
 
 
 def _lines_of_numbers(path: Path, head: bytes) -> str | None:
-    """Return the reason: nearly all lines are numbers, or the first one is and the name ends in .up or .down."""
+    """Return the reason why a file is a Mahimahi trace, or None.
+
+    Either nearly all lines are numbers, or the first line is a number and the name ends in .up or .down.
+    """
     stripped = (line.strip() for line in head.split(b"\n")[:_LINES])
     lines = [line for line in stripped if line and not line.startswith(b"#")]
     numbers = sum(line.isdigit() for line in lines)
@@ -122,7 +125,7 @@ def _lines_of_numbers(path: Path, head: bytes) -> str | None:
 
 
 def _read_mahimahi(path: Path, draft: Draft, options: Options, progress: Progress | None) -> None:
-    """Read the opportunities: ms since the start."""
+    """Read the opportunities, in ms since the start."""
     direction = options.named if options.direction is None else options.part()
     if direction is None:
         raise TraceError(f"{path}: unknown direction: write --direction uplink or --direction downlink")
@@ -130,7 +133,7 @@ def _read_mahimahi(path: Path, draft: Draft, options: Options, progress: Progres
 
 
 def _layout_of_table(path: Path, head: bytes) -> str | None:
-    """Return the layout, if the lines have the same number of cells, more than one, and are not output of ping."""
+    """Return the layout as text, if all lines have the same number of cells, at least two, and are not from ping."""
     shape = None if head.lstrip()[:1] in (b"{", b"[") else text_table.layout(head)
     if shape is None or (shape.delimiter == " " and _reply_of_ping(path, head)):
         return None
@@ -185,7 +188,7 @@ FORMATS = (
     Format("csv", "a table (CSV)", _layout_of_table, _read_csv, _OF_TABLES),
     Format("parquet", "a table (Parquet)", lambda _, head: _magic(head, "Parquet"), _read_parquet, _OF_TABLES),
 )  # fmt: skip
-"""The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""
+"""The formats read here; :mod:`cellbed.recordings.importing` adds recordings of two workloads."""
 
 _HEAD = 1 << 16
 _PACKED = {
@@ -200,7 +203,7 @@ _OPTION_NAMES = {"interval_ns": "--interval", "duration_ns": "--duration", "idle
 
 @dataclass(frozen=True)
 class Importer:
-    """The importer of recognised files. why: the reason."""
+    """The importer of recognised files. why: reason for the recognised format."""
 
     paths: tuple[Path, ...]
     format: Format
@@ -219,11 +222,11 @@ class Importer:
     def read(
         self, paths: Sequence[Path], draft: Draft, options: Options | None = None, progress: Progress | None = None
     ) -> None:
-        """Write the series of files into the draft, with a step of its history and notes on assumptions.
+        """Write the series of files into the draft, with a step of the history and notes on assumptions.
 
-        paths: the recognised ones. progress: called with the number of bytes read.
+        paths: the recognised files. progress: called with the number of bytes read.
 
-        Raises TraceError, with nothing in the draft that was not there before.
+        Raises TraceError and then leaves the draft unchanged.
         """
         options = options or Options()
         self._require_concern(paths, options)
@@ -256,9 +259,9 @@ class Importer:
 def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequence[Format] = FORMATS) -> Importer:
     """Return the importer for files that belong to one recording: one file, or one for each direction.
 
-    as_format: the name of their format; left out, it is recognised by their contents.
+    as_format: name of the format; None: recognised by the contents.
 
-    Raises TraceError for unreadable files, unknown formats and ambiguous ones.
+    Raises TraceError for unreadable files, and for unknown or ambiguous formats.
     """
     if not paths:
         raise TraceError("no file was named")

@@ -1,7 +1,7 @@
 """Reports of iperf3 as JSON (``--json``, or a line for each event, ``--json-stream``): rates of each direction.
 
-Arrivals show what a link carried, sending shows the load. So a direction is taken from its receiver, which for an
-upload is in the report only with ``--get-server-output``.
+Received traffic shows the capacity of a link, sent traffic the load. So rates are taken from the receiver. For an
+upload, the report contains the receiver only with ``--get-server-output``.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from cellbed_node.errors import LeftOut
 End = Literal["client", "server"]
 
 _LONGEST_EVENT = 1 << 24
-"""Bytes: enough for a thousand streams."""
+"""Maximum size of an event, bytes: enough for a thousand streams."""
 _LONGEST_QUOTE = 200
 _SHORTEST_S = 1e-3
-"""Shorter intervals are remainders at the end of a test."""
+"""Minimum interval, s; shorter ones are remainders at the end of a test."""
 _FARTHEST_S = 9e9
 _MOST_STREAMS = 1000
 _HEAD = 1 << 14
 _FIRST_KEY = re.compile(rb'\{\s*"(\w+)"\s*:')
 _OBJECT = re.compile(r"^[ \t\r]*\{", re.MULTILINE)
 ESCAPE = re.compile(rb"\033\[[0-?]*[ -/]*[@-~]")
-"""A command for a terminal."""
+"""A terminal escape sequence."""
 _NO_NUMBER = re.compile(rb'(":\s*)-?(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
 
 
 class _Document(BaseModel):
-    """A JSON object; numbers are finite, and no value of one type stands for another."""
+    """A JSON object; numbers are finite, and types are not converted."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
 
 
 class _Half(_Document):
-    """The traffic that was sent or received in an interval, seconds since the start of the test."""
+    """The traffic sent or received in an interval. start, end: seconds since the start of the test."""
 
     start: float = 0.0
     end: float = 0.0
@@ -72,11 +72,11 @@ class _Interval(_Document):
 
 @dataclass
 class _Test:
-    """A test as one or both of its ends reported it.
+    """A test, reported by one or both ends.
 
     start: the report's table; sides: author, whether traffic is reversed, place and content of each interval;
-    intervals, lines: malformed intervals, and lines that are not of the report; cut: where the report is
-    truncated or damaged.
+    intervals, lines: malformed intervals, and lines outside the report; cut: place where the report is truncated or
+    damaged.
     """
 
     start: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class _Test:
     cut: str | None = None
 
     def add(self, report: dict[str, Any], author: End | None = None) -> None:
-        """Add the intervals of a report, and of the server's report in it."""
+        """Add the intervals of a report, and of the server's report inside, if any."""
         self.start = self.start or _table(report.get("start"))
         if isinstance(report.get("error"), str):
             self.error = report["error"]
@@ -98,7 +98,7 @@ class _Test:
             self.add(_table(report["server_output_json"]), "server")
 
     def add_interval(self, start: dict[str, Any], interval: Any, place: str, author: End | None = None) -> None:
-        """Add an interval, or leave it out if it is malformed."""
+        """Add an interval; note a malformed one as left out."""
         by: End = author or ("server" if "accepted_connection" in start else "client")
         reverse = _table(start.get("test_start")).get("reverse", 0) not in (0, None)
         try:
@@ -109,13 +109,13 @@ class _Test:
             self.intervals.add(place, f"{where}: {fault['msg']}, not {in_quotes(repr(fault['input']))}")
 
     def halves(self, author: End, sends: bool) -> list[tuple[str, list[_Half]]]:
-        """Return what the author sent, or received: an interval's place and its halves, the sum or each stream's."""
+        """Return the place of each interval, and what the author sent or received: the sum, or each stream."""
         halves = ((place, _halves(each, sends, by, reverse)) for by, reverse, place, each in self.sides if by == author)
         return [(place, found) for place, found in halves if found]
 
 
 def read(path: Path, device: End, only: Part | None, draft: Draft) -> None:
-    """Write the rates of each direction that was tested, or only of one, into the draft. Raises TraceError."""
+    """Write the rates of each tested direction, or of `only` one, into the draft. Raises TraceError."""
     test = _events(path) if _is_stream(path) else _whole(path)
     chosen: dict[Part, tuple[End, bool, list[tuple[str, list[_Half]]]]] = {}
     ends: tuple[End, End] = ("client", "server")
@@ -144,7 +144,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _clean(content: bytes) -> bytes:
-    """Return JSON without commands for a terminal, and with null for values that are not numbers."""
+    """Return JSON without terminal escape sequences, and with null for NaN and infinity."""
     return _NO_NUMBER.sub(rb"\1null", ESCAPE.sub(b"", content))
 
 
@@ -173,7 +173,7 @@ def _whole(path: Path) -> _Test:
 
 
 def _value(path: Path, text: str, at: int, test: _Test) -> tuple[dict[str, Any], int]:
-    """Return the object at a place of a text, and the place behind it; of a truncated one the part that is there."""
+    """Return the object at a place of a text, and the place after it. A truncated object is returned in part."""
     try:
         value, end = JSONDecoder().raw_decode(text, at)
         return value, end
@@ -186,12 +186,12 @@ def _value(path: Path, text: str, at: int, test: _Test) -> tuple[dict[str, Any],
     except ValueError as error:
         raise TraceError(f"{path}: {test.cut}: not JSON: {error}") from None
     if isinstance(value.get("intervals"), list):
-        value["intervals"] = value["intervals"][:-1]  # the last one may be a part
+        value["intervals"] = value["intervals"][:-1]  # the last interval may be truncated
     return value, len(text)
 
 
 def _add_lines(test: _Test, text: str, begin: int, end: int) -> None:
-    """Leave the lines out that are not of the report."""
+    """Note lines outside the report as left out."""
     first = text.count("\n", 0, begin) + 1
     for number, line in enumerate(text[begin:end].split("\n"), first):
         if line.strip():
@@ -212,7 +212,7 @@ def _events(path: Path) -> _Test:
             elif isinstance(event, dict) and "intervals" in event:
                 pass  # the whole report again, by --json-stream-full-output
             elif event is None and test.start and text.startswith(b"{") and b'"event"' not in text[:20]:
-                break  # the same in several lines
+                break  # the whole report again, in several lines
             elif line.endswith(b"\n") or event is not None:
                 test.lines.add(place, in_quotes(text.decode("utf-8", "replace"), _LONGEST_QUOTE))
             else:
@@ -235,12 +235,12 @@ def _take(test: _Test, event: Any, data: Any, where: str, place: str) -> None:
 
 
 def _table(value: Any) -> dict[str, Any]:
-    """Return a value that is an object, else an empty one."""
+    """Return a value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def _halves(interval: _Interval, sends: bool, author: End, reverse: bool) -> list[_Half]:
-    # Before version 3.7 an interval does not state the sender; then all traffic had one direction.
+    # Before version 3.7, an interval does not name the sender, and all traffic of a test has one direction.
     usual = (author == "client") != reverse
     sums = [half for half in (interval.sum, interval.sum_bidir_reverse) if half is not None]
     found = [half for half in sums or interval.streams if (usual if half.sender is None else half.sender) == sends]
@@ -256,7 +256,7 @@ def _write(
     malformed: LeftOut,
     draft: Draft,
 ) -> int:
-    """Write the rates of one direction. Return the start of its first interval, ns since the start of the test."""
+    """Write the rates of one direction. Return the start of the first interval, ns since the start of the test."""
     kept = [(place, halves) for place, halves in intervals if not halves[0].omitted]
     left_out, places, rows = replace(malformed, named=[*malformed.named]), list[str](), list[tuple[int, int, float]]()
     for place, halves in kept:

@@ -40,7 +40,7 @@ def read(path: Path, mapped: Mapped) -> Table:
 
 
 def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
-    """Return the times of a column in ns; null where they are missing or beyond 64 bits."""
+    """Return the times of a column in ns; null for times that are missing or beyond 64 bits."""
     time = pl.col(column.name)
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
         return moment_ns(time.cast(pl.String))

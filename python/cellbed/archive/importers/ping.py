@@ -1,7 +1,7 @@
 """Output of ``ping``: round-trip times of probes, and lost probes.
 
-iputils (with ``-D`` or without), BusyBox, the BSDs and macOS, in any language: by numbers, units and signs, not by
-words. With ``-D`` the times are the stamps'; else probes are an interval apart by their numbers.
+Reads the output of iputils (with ``-D`` or without), BusyBox, the BSDs and macOS, in any language: by numbers, units
+and signs, not by words. With ``-D``, times are from stamps. Else times are sequence numbers times the interval.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from cellbed_node.errors import LeftOut
 _USUAL_INTERVAL_NS = 1_000_000_000
 _LONGEST_LINE = 4096
 _WINDOW = 4096
-"""The largest lag of an answer behind others, in numbers; a later answer counts as lost."""
+"""Maximum lag of an answer behind others, in sequence numbers; a later answer counts as lost."""
 _MOST_MISSING = 1 << 20
 _MISSING_PER_LINE = 16
-"""Probes known only by missing numbers may be so many, and as many for each line: a long outage is possible, but a file
-with gaps only is not from ping.
+"""Maximum number of probes known only by missing numbers: `_MOST_MISSING`, and this number more for each line. A long
+outage is possible, but a file with gaps only is not from ping.
 """
 _MOST_BACKWARDS_NS = 1_000_000_000
-"""Maximum backward step of the clock."""
+"""Maximum backward step of the clock, ns."""
 _TURN = 1 << 16
 _MOST_NS = (1 << 63) - 1
 
 _STAMP = re.compile(rb"\[([0-9]{0,12})[.,]?([0-9]{0,18})\]\s*")
 _NUMBER = re.compile(rb"(?:icmp_seq=|icmp_req=|\bseq=|icmp_seq )([0-9]{1,9})(?![0-9])")
 _TRIP = re.compile(r"(?:[=<\uff1d]|\btime) ?([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+) ?([^\W\d_]+)(?![^\W_]|\s*[=<\uff1d])")
-"""A number with a unit behind a sign; with a sign behind it, the unit is the name of the next number."""
+"""A number with a unit after a sign. A word followed by a sign is no unit, but the name of the next number."""
 _UNITS = {"ns": 0, "us": 3, "µs": 3, "μs": 3, "usec": 3, "мкс": 3, "微秒": 3, "s": 9, "sec": 9, "с": 9, "秒": 9}
-"""Units other than ms, and the decimals to ns."""
+"""Units other than ms, with the number of decimals to ns."""
 _HOPS = re.compile(rb"\b(?:ttl|hlim)=[0-9]*", re.IGNORECASE)
 _SIZE = re.compile(rb"[0-9]{1,9} ")
 _SHARE = rb"([0-9]{1,3}(?:[.,][0-9]{1,9})?)"
@@ -52,7 +52,7 @@ _HEAD = 1 << 16
 
 @dataclass(slots=True)
 class _Session:
-    """The probes of one ping, by position. first, begins: number and position of its first probe, if it is known."""
+    """The probes of one ping, by position. first, begins: number and position of the first probe, if known."""
 
     first: int | None = None
     begins: int | None = None
@@ -60,16 +60,16 @@ class _Session:
     probes: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
 
     def turn(self, number: int) -> int:
-        """Return the position of a number, which wraps around at 16 bits."""
+        """Return the position of a sequence number. Numbers wrap around at 16 bits, positions do not."""
         if not self.probes and self.first is not None and self.first < number < self.first + _WINDOW:
             self.begins = self.first + _TURN
         if not self.probes or number >= _TURN:
-            return number + _TURN  # room below for what comes out of order
+            return number + _TURN  # room below for answers out of order
         around = self.newest - self.newest % _TURN + number
         return min((max(around - _TURN, 0), around, around + _TURN), key=lambda turn: abs(turn - self.newest))
 
     def span(self) -> range:
-        """Return the positions from its first probe to its last one."""
+        """Return the positions from the first to the last probe."""
         if not self.probes:
             return range(0)
         return range(min(self.probes) if self.begins is None else self.begins, self.newest + 1)
@@ -78,7 +78,7 @@ class _Session:
 @dataclass(slots=True)
 class _Output:
     """The output of ping. stamped: whether answers have stamps; rows: times and round-trip times of probes so far;
-    quiet: whether a line of the statistics counts answers."""
+    quiet: whether a line of the statistics reports answers."""
 
     source: Path
     stamped: bool
@@ -141,7 +141,7 @@ class _Output:
         if is_late or (session.begins is not None and turn < session.begins):
             return
         session.newest = max(session.newest, turn)
-        # A stamp is of the answer's arrival.
+        # A stamp is the answer's arrival time.
         sent_ns = None if stamp_ns is None or trip_ns in (None, _UNREAD) else max(stamp_ns - (trip_ns or 0), 0)
         _, known_ns = session.probes.get(turn, (None, None))
         if known_ns in (None, _UNREAD):
@@ -154,7 +154,7 @@ class _Output:
         session, self.session = self.session, _Session()
         span = session.span()
         missing = max((sent or 0) - len(span), 0) if span else 0
-        missing = 0 if missing == 1 else missing  # a single one may have been in flight at the end
+        missing = 0 if missing == 1 else missing  # a single probe may have been in flight at the end
         count = len(self.rows) + len(span) + missing
         if count > _MOST_MISSING + _MISSING_PER_LINE * self.heard:
             raise ValueError(f"its sequence numbers imply {count} probes in {self.heard} lines: not output of ping")
@@ -221,7 +221,7 @@ class _Output:
 def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
     """Write the round-trip times of ping's output into the draft. Raises TraceError.
 
-    interval_ns: between probes without stamps; left out, a second.
+    interval_ns: interval between probes without stamps; None: a second.
     """
     with inputs.open_file(path) as file:
         answers = [line for line in file.read(_HEAD).split(b"\n") if _NUMBER.search(line)]
@@ -256,13 +256,13 @@ def _stamp(line: bytes) -> tuple[int | None, bytes]:
 
 
 def _round_trip(text: bytes) -> int | None:
-    """Return the last number with a unit behind a sign, in ns; of a unit that is not known, ms."""
+    """Return the last number with a unit after a sign, in ns. Unknown units are taken as ms."""
     found = _TRIP.findall(text.decode("utf-8", "replace"))
     return _decimal(found[-1][0].encode(), _UNITS.get(found[-1][1].lower(), 6)) if found else None
 
 
 def _probe_counts(text: bytes) -> tuple[int, int] | None:
-    """Return how many probes were sent and answered, of a line of the statistics whose numbers fit each other."""
+    """Return the numbers of sent and answered probes in a line of consistent statistics; None for other lines."""
     found = _SUMMARY.match(text) if b"%" in text else None
     if found is None:
         return None
@@ -275,7 +275,7 @@ def _quote(text: bytes) -> str:
 
 
 def _decimal(text: bytes, places: int) -> int | None:
-    """Return a number with decimals times a power of ten, rounded; null if malformed or beyond 64 bits."""
+    """Return a decimal number times ten to the power of `places`, rounded; None if malformed or beyond 64 bits."""
     whole, _, decimals = text.replace(b",", b".").partition(b".")
     if b"." in decimals or not whole + decimals:
         return None
@@ -284,7 +284,5 @@ def _decimal(text: bytes, places: int) -> int | None:
 
 
 def _first_number(text: bytes) -> int:
-    """Return the number of the first probe: iputils counts from 1 and names the size of data as ``56(84)``, the others
-    count from 0.
-    """
+    """Return the number of the first probe: 1 for iputils, recognised by a data size such as ``56(84)``, else 0."""
     return int(re.search(rb"[0-9]\(", text) is not None)

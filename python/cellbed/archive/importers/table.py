@@ -1,4 +1,4 @@
-"""The rules for tables of times and of rates or round-trip times, the same for every file format."""
+"""The rules for tables of times with rates or round-trip times, common to all file formats."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ MOMENT: Final = (
     r"|(?P<ordinal>[0-9]{3}))(?:[T _]+(?P<hour>[0-9]{2})(?:[:.]?(?P<minute>[0-9]{2})(?:[:.]?(?P<second>[0-9]{2})"
     r"(?:[.,:](?P<decimals>[0-9]+))?)?)? ?(?:Z|UTC|GMT|(?P<zone>[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
 )
-"""Times with the year first: all forms of ISO 8601 and RFC 3339 but fractional hours and minutes, upper case; and those
-with other separators, such as 2019.11.25_15.34.34."""
+"""Times with the year first, in upper case: all forms of ISO 8601 and RFC 3339 but fractional hours and minutes. Other
+separators are accepted, such as 2019.11.25_15.34.34."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The columns of a file that are read, as numbers.
+    """The mapped columns of a file, as numbers.
 
-    rows: ``stamp``, ns, null where it cannot be read; and a column of the name of each part, bit/s or ns: null for an
-    empty cell, not a number for one that cannot be read. place, cell: the place of a row in the file and the
-    text of its cell, for messages.
+    rows: a column ``stamp``, ns, null if unreadable; and a column named after each part, bit/s or ns: null for an empty
+    cell, NaN for an unreadable one. place, cell: return the place of a row in the file and the text of a cell, for
+    messages.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class Table:
 
 
 def write_table(table: Table, mapped: Mapped, options: Options, draft: Draft) -> None:
-    """Write the series of the mapped columns into the draft. Rows that cannot be read are left out.
+    """Write the series of the mapped columns into the draft. Unreadable rows are left out.
 
     Raises TraceError.
     """
@@ -104,7 +104,7 @@ def write_table(table: Table, mapped: Mapped, options: Options, draft: Draft) ->
 def _write_part(
     table: Table, part: Part, column: Column, rows: pl.DataFrame, duration_ns: int, options: Options, draft: Draft
 ) -> None:
-    """Write the series of a column into the draft, without values that cannot be read."""
+    """Write the series of a column into the draft, without unreadable values."""
     left_out, value = LeftOut(), pl.col(part)
     if part == "round-trip":
         is_odd = value.is_nan() | (value < 0)
@@ -135,7 +135,7 @@ def _reason_of_time(table: Table, row: int, column: Column) -> str:
 
 
 def moment_ns(text: pl.Expr) -> pl.Expr:
-    """Return times of the form `MOMENT` in ns since 1970, UTC without a zone; null for other texts."""
+    """Return times of the form `MOMENT` in ns since 1970; null for other texts. Times without a zone are UTC."""
     fields = text.str.strip_chars().str.to_uppercase().str.extract_groups(f"^{MOMENT}$").struct
 
     def number(name: str) -> pl.Expr:

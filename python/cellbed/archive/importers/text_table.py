@@ -1,4 +1,4 @@
-"""Tables as text (CSV and its like): their layout, and their columns read as numbers."""
+"""Tables as text (CSV and similar): detection of the layout, and columns read as numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from _csv import Reader
 
 HEAD = 1 << 16
-"""Bytes at the beginning of a file that show its layout."""
+"""Number of bytes at the beginning of a file that show its layout."""
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 _LONGEST_CELL = 1 << 20
 _LONGEST_LINE = 1 << 24
@@ -37,17 +37,17 @@ _BLANK = " \t\n\f\r"
 _PLAIN = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 _MOMENT = re.compile(MOMENT)
 _NUMERIC = re.compile(r"[+-]?[0-9][0-9.,:/-]*([ T].*)?")
-"""A number, a date or a time of day, also of a form that is not read, such as with a unit."""
+"""A number, a date or a time of day. Unreadable forms match, too, such as a number with a unit."""
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _MORE_PLACES = 9
-"""Decimals of a time that are read beyond nanoseconds."""
+"""Number of decimals of a time read beyond nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a text table. lines: those before its first row of values. first: that row.
+    """The layout of a text table. lines: number of lines before the first row of values. first: cells of that row.
 
-    certainty: whether there is a line of names, and the share of cells that are values.
+    certainty: whether there is a line of names, and the share of values among the cells.
     """
 
     delimiter: str
@@ -58,7 +58,7 @@ class Layout:
 
 
 def layout(head: bytes) -> Layout | None:
-    """Return the layout of the table that begins a file; null if it is none."""
+    """Return the layout of the table at the beginning of a file; None if there is no table."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
     if 4 * text.count("\0") > len(text):
         return None
@@ -71,9 +71,9 @@ def layout(head: bytes) -> Layout | None:
 
 
 def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
-    """Return the layout of rows of cells. Most have the same width, beside empty cells at their end.
+    """Return the layout of rows of cells. Most rows must have the same width, apart from empty cells at the end.
 
-    What is above the first row of values is the line of names, if it has as many, and lines that are ignored.
+    A line above the first row of values is the line of names if it is wide enough; other lines there are ignored.
     """
     widths = [(len(cells), max((n for n, cell in enumerate(cells, 1) if cell), default=0)) for _, cells in rows]
     width = next((own for own in sorted({own for _, own in widths}, reverse=True) if _fits(widths, own)), 0)
@@ -82,7 +82,7 @@ def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
         return None
     at = next(n for n, count in enumerate(values) if count)
     whole = next(n for n, count in enumerate(values) if count >= 2)
-    # The first row whose cells show what they are: another one may have an odd cell.
+    # Take the first row whose cells show their types: an earlier row may have an odd cell.
     first = next((cells for _, cells in rows[whole:] if sum(map(_is_read, cells)) >= 2), rows[whole][1])
     above = zip(rows[:whole], widths, values, strict=False)
     names = next(((n, cells[:own]) for (n, cells), (_, own), count in above if own >= width and not count), None)
@@ -95,7 +95,7 @@ def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
 
 
 def _fits(widths: list[tuple[int, int]], own: int) -> bool:
-    """Return whether most rows have so many cells, from the first such row on; widths: with empty ones, and without."""
+    """Return whether most rows have `own` cells, from the first such row on. widths: with and without empty cells."""
     fit = [last <= own <= width for width, last in widths]
     fit = fit[fit.index(True) :] if True in fit else []
     return len(fit) > 1 and sum(fit) >= 0.8 * len(fit)
@@ -110,7 +110,7 @@ def _is_read(cell: str) -> bool:
 
 
 def is_moment(text: str) -> bool:
-    """Return whether it is a time with a date, and no number."""
+    """Return whether `text` is a time with a date, and is not a number."""
     return _MOMENT.fullmatch(text.strip().upper()) is not None and not _PLAIN.fullmatch(text)
 
 
@@ -147,7 +147,7 @@ def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -
 
 @contextmanager
 def _rows(path: Path, shape: Layout) -> Iterator[tuple[Reader, io.BufferedReader]]:
-    """Yield a reader of the rows after the head, and the file. Raises TraceError for what is no row."""
+    """Yield a reader of the rows after the head, and the file. Raises TraceError for malformed rows."""
     csv.field_size_limit(_LONGEST_CELL)
     with inputs.open_file(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
         lines = map(_close_quotes, iter(partial(text.readline, _LONGEST_LINE), ""))
@@ -161,7 +161,7 @@ def _rows(path: Path, shape: Layout) -> Iterator[tuple[Reader, io.BufferedReader
 
 
 def _whole(cells: list[str], width: int) -> list[str]:
-    """Return the cells of a row. In a row that is cut or has too many, none can be read."""
+    """Return the cells of a row. If cells are missing or surplus, all cells are replaced by unreadable text."""
     if len(cells) == width or (len(cells) > width and not any(map(str.strip, cells[width:]))):
         return cells
     return [f"(a row of {count_of(len(cells), 'cell', 'cells')})"] * width
@@ -172,7 +172,7 @@ def _has_values(cells: list[str]) -> bool:
 
 
 def _row(path: Path, shape: Layout, number: int) -> tuple[int, list[str]]:
-    """Return the line and the cells of a row of values, counted from 0."""
+    """Return line number and cells of row `number` of values, counted from 0."""
     with _rows(path, shape) as (reader, _):
         line = reader.line_num + 1
         for cells in reader:
@@ -183,7 +183,7 @@ def _row(path: Path, shape: Layout, number: int) -> tuple[int, list[str]]:
 
 
 def _close_quotes(line: str) -> str:
-    """Return a line without an open quote, which would reach to the end of the file."""
+    """Return a line; unbalanced quotes, which would extend to the end of the file, are removed."""
     return line if line.count('"') % 2 == 0 else line.replace('"', "")
 
 
@@ -196,7 +196,7 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 
 def _number(text: pl.Expr, delimiter: str) -> pl.Expr:
-    """Return the numbers of cells: null for empty ones, not a number for others that cannot be read."""
+    """Return the numbers of cells: null for empty cells, NaN for unreadable cells."""
     plain = text if delimiter == "," else text.str.replace(",", ".", literal=True)
     value = pl.when(plain.str.contains(_FLOAT)).then(plain).cast(pl.Float64, strict=False)
     readable = pl.when(value.is_finite()).then(value).otherwise(float("nan"))
@@ -204,8 +204,9 @@ def _number(text: pl.Expr, delimiter: str) -> pl.Expr:
 
 
 def _decimal_ns(text: pl.Expr, unit: int) -> pl.Expr:
-    """Return the times of a unit (ns) in ns, null for other texts and beyond 64 bits: rounded, or truncated where the
-    unit is no power of ten. Those with an exponent have the precision of floating point.
+    """Return times in ns; null for other texts and beyond 64 bits. unit: ns of the unit of the times.
+
+    Times are rounded, or truncated if the unit is no power of ten. With an exponent they have the precision of floats.
     """
     places = len(str(unit)) - len(str(unit).rstrip("0"))
     decimal = text.str.replace(",", ".", literal=True).cast(pl.Decimal(38, places + _MORE_PLACES), strict=False)

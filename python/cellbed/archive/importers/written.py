@@ -1,4 +1,4 @@
-"""Series that an importer has read, written into a draft with the rules for their rows; texts of messages."""
+"""Writing of imported series into a draft, with the rules for rows; texts of messages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ UNANSWERED = -1
 """The round-trip time of a probe without an answer."""
 
 _LONGEST_TRACE_NS = (2**32 - 1) * 1_000_000
-"""The longest trace that can be played, as in Mahimahi's format, some 49 days."""
+"""Maximum length of a trace, ns, as in Mahimahi's format: some 49 days."""
 _LONG_HOLD = 5
-"""The least gap between rows that a note reports, in usual gaps."""
+"""Minimum gap between rows that a note reports, in usual gaps."""
 _NEAR = 8
-"""Rows above one out of order that are looked at."""
+"""Number of rows examined above a row out of order."""
 
 
 def write_series(
@@ -38,10 +38,10 @@ def write_series(
     place: Callable[[int], str],
     left_out: LeftOut | None = None,
 ) -> None:
-    """Write rates (bit/s) or round-trip times (ns) of a recording into the draft. Impossible ones are left out.
+    """Write rates (bit/s) or round-trip times (ns) of a recording into the draft. Impossible values are left out.
 
-    source, place: the file, and the place of a row in it, for messages. left_out: rows that are not among these. Raises
-    TraceError for rows that are not in order of time, if most are left out, and for a duration that does not fit.
+    source, place: the file, and the place of a row in the file, for messages. left_out: rows left out before. Raises
+    TraceError if rows are not in order of time, if most rows are left out, or if the duration does not fit.
     """
     is_rate = part != "round-trip"
     longest = _LONGEST_TRACE_NS if is_rate else LATEST_NS
@@ -70,7 +70,7 @@ def write_series(
         draft.notes.append(left_out.note(f"row of the {part} is", f"rows of the {part} are"))
     rows = pl.DataFrame({"at_ns": at})
     if is_rate:
-        at[0] = 0  # where the first row is left out
+        at[0] = 0  # differs if the first row is left out
         draft.notes.extend(_hold_note(at, value, duration_ns, lambda row: place(int(numbers[row]))))
         rows = pl.DataFrame({"at_ns": at, "bit_s": value})
     else:
@@ -85,7 +85,7 @@ def write_series(
 
 
 def _hold_note(at: np.ndarray, rates: np.ndarray, duration_ns: int, place: Callable[[int], str]) -> Iterator[str]:
-    """Yield a note on a rate that holds much longer than the others."""
+    """Yield a note if one rate holds much longer than the others."""
     holds, steps = np.diff(at, append=duration_ns), np.diff(at)
     usual, row = float(np.median(steps[steps > 0])) if len(at) > 2 and at[-1] else 0.0, int(holds.argmax())
     if usual and holds[row] >= _LONG_HOLD * usual:
@@ -98,7 +98,7 @@ def _hold_note(at: np.ndarray, rates: np.ndarray, duration_ns: int, place: Calla
 
 
 def require_most(left_out: LeftOut, total: int, source: Path) -> None:
-    """Raise TraceError with the first reason if half of all rows or more are left out, as with a wrong unit."""
+    """Raise TraceError with the first reason if at least half of the rows are left out, as with a wrong unit."""
     if 0 < total <= 2 * left_out.count:
         raise TraceError(f"{source}: {left_out.named[0]} ({left_out.count} of {total} rows cannot be read)")
 
@@ -106,15 +106,15 @@ def require_most(left_out: LeftOut, total: int, source: Path) -> None:
 def in_order(
     times_ns: np.ndarray, source: Path, place: Callable[[int], str], left_out: LeftOut, slack_ns: int = 0
 ) -> np.ndarray:
-    """Return which rows are in order of time. Single rows out of order are left out.
+    """Return a mask of the rows in order of time. Single rows out of order are left out.
 
-    slack_ns: possible distance of a row before the one above.
+    slack_ns: maximum decrease of time from row to row.
 
-    Raises TraceError where time begins again, as in a file of several runs.
+    Raises TraceError if time begins again, as in a file of several runs.
     """
     kept = np.ones(len(times_ns), bool)
     earlier, later = times_ns[:-1], times_ns[1:]
-    # Distances of times of 64 bits need another bit.
+    # Differences of signed 64-bit times need another bit.
     ahead = (later.astype(np.uint64) - earlier.astype(np.uint64) > _LONGEST_TRACE_NS) & (later > earlier)
     breaks = np.flatnonzero(ahead | (later < earlier - slack_ns)) + 1
 
@@ -153,10 +153,10 @@ def in_quotes(text: str, most: int = 40) -> str:
 
 
 def count_of(number: int, one: str, many: str) -> str:
-    """Return a number of things, with the right form of the noun."""
+    """Return a number with the singular or plural of a noun."""
     return f"{number} {one if number == 1 else many}"
 
 
 def seconds(ns: int, places: int = 3) -> str:
-    """Return a time in seconds with as many decimals as it needs, up to a number of places."""
+    """Return a time in seconds, with at most `places` decimals and no trailing zeros."""
     return f"{ns / 1e9:.{places}f}".rstrip("0").rstrip(".") + " s"

@@ -1,4 +1,4 @@
-"""Public data sets: where they are, how they are downloaded, and how their files become entries of the archive."""
+"""Public data sets: addresses, download, and conversion of their files to entries of the archive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SOURCES", "FetchOptions", "Fetched", "Source", "fetch", "find_source
 
 
 def find_source(name: str) -> Source:
-    """Return the data set called ``name``. Raises TraceError, with the nearest one, when there is none."""
+    """Return the data set called ``name``. Raises TraceError with similar names if there is none."""
     for source in SOURCES:
         if source.name == name.lower():
             return source

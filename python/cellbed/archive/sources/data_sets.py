@@ -16,7 +16,7 @@ from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
 
-# The recordings that come with Mahimahi, and KPN's recordings, which are of the same format.
+# The recordings that come with Mahimahi, and KPN's recordings in the same format.
 
 _OPERATORS = {"ATT": "AT&T", "TMobile": "T-Mobile", "Verizon": "Verizon"}
 _GENERATIONS = {"LTE": "4g", "UMTS": "3g", "EVDO": "3g"}
@@ -25,7 +25,7 @@ _SETTINGS = {
     "KPN_5G_low_band": ("kpn-5g-window", "5g", "window"),
     "KPN_4G": ("kpn-lte", "4g", None),
 }
-"""The files that the testbed's code names for each preset of the publication (appendix A.5)."""
+"""Entry name, technology and obstacle of each file that presets of the publication use (appendix A.5)."""
 
 
 def _mahimahi(folder: Path) -> Iterator[Recording]:
@@ -46,7 +46,7 @@ def _mahimahi(folder: Path) -> Iterator[Recording]:
 
 
 def _pairs(folder: Path) -> Iterator[tuple[str, tuple[Path, ...]]]:
-    """Return the files that end in ``.up`` and ``.down``, paired by the rest of their names."""
+    """Yield the files that end in ``.up`` and ``.down``, paired by stem."""
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".up", ".down"):
@@ -78,7 +78,7 @@ def _kpn(folder: Path) -> Iterator[Recording]:
 
 MAHIMAHI, KPN = load_source("mahimahi", _mahimahi), load_source("kpn", _kpn)
 
-# The recordings that are published with CellReplay.
+# The recordings published with CellReplay.
 
 _HEAVY = "up-heavy-pdo"
 _FILES = {_HEAVY, "down-heavy-pdo", "up-delay-light-pdo", "down-delay-light-pdo"}
@@ -106,7 +106,8 @@ def _cellreplay(folder: Path) -> Iterator[Recording]:
 
 CELLREPLAY = load_source("cellreplay", _cellreplay)
 
-# 4G and 5G mmWave in Minneapolis: runs of Lumos5G as “A Variegated Look at 5G in the Wild” (SIGCOMM 2021) has them.
+# 4G and 5G mmWave in Minneapolis: runs of Lumos5G in the version of “A Variegated Look at 5G in the Wild” (SIGCOMM
+# 2021).
 
 _LUMOS_FILE = re.compile(r"([45])g_trace_(?:(?P<run>\d+)_)?(?P<how>walking|driving)(?:_(?P<loop>\d+_\w+))?")
 
@@ -133,7 +134,7 @@ def _in_the_wild(folder: Path) -> Iterator[Recording]:
 
 
 def _fill_from_lumos(path: Path, draft: Draft) -> None:
-    """A line holds a time in s and a rate in Mbit/s."""
+    """Write the rates of a file. Each line has a time in s and a rate in Mbit/s."""
     file = inputs.check(path)
     lines = pl.read_csv(
         file, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
@@ -146,7 +147,7 @@ def _fill_from_lumos(path: Path, draft: Draft) -> None:
     if (rows["s"].diff() < 0).any():
         raise TraceError(f"{path.name}: its times run backwards")
     at_ns = ((pl.col("s") - float(rows["s"][0])) * _SECOND).round().cast(pl.Int64)
-    # A few seconds are there twice.
+    # A few seconds occur twice.
     series = rows.group_by(at_ns.alias("at_ns"), maintain_order=True).agg(bit_s=pl.col("rate").mean() * 1e6)
     put(draft, "downlink", series, _SECOND)
 
@@ -156,11 +157,11 @@ IN_THE_WILD = load_source("5g-in-the-wild", _in_the_wild)
 # The Irish drives of University College Cork: 4G of 2018 and 5G of 2020, logged by a phone each second.
 
 _CLOCK_STEP_NS = 2 * _SECOND
-"""Step of clocks that phones set back; one of the 83 recordings of 2020 has it."""
+"""Maximum backward step of a phone's clock, ns; one of the 83 recordings of 2020 has such a step."""
 _CORK_FILE = re.compile(r"([A-Z])_(\d{4})\.(\d\d)\.(\d\d)_(\d\d)\.(\d\d)\.(\d\d)\.csv")
 _STAMP = "%Y.%m.%d_%H.%M.%S"
 _NETWORK_TYPES = {"5G": "5g", "LTE": "4g", **dict.fromkeys(("UMTS", "HSPA", "HSPA+", "HSDPA", "HSUPA"), "3g")}
-"""Generation of the network type with most time: some drives of the 5G set never had 5G."""
+"""Generation of each network type. A drive has its most frequent type: some drives of the 5G set never had 5G."""
 _MOBILITY = {
     "static": "stationary",
     "pedestrian": "walking",
@@ -188,7 +189,7 @@ def _cork(source: Source, technology: str, folder: Path) -> Iterator[Recording]:
             method="bit rate that G-NetTrack Pro shows on a phone while it downloads, about each second",
             note="A video session: its pauses and rates are the player's, not the network's." if is_video else None,
         )
-        # Downloads are what is usually taken, so only the others are named.
+        # Downloads are converted by default, so the name contains only other kinds.
         words = [word for word in words if word != "Download"]
         name = entry_name(source.name, *words, found[1], date, "".join(found.group(5, 6, 7)))
         yield Recording(name, path.relative_to(folder).as_posix(), about, partial(_fill_from_cork, path))
@@ -198,7 +199,10 @@ _TOP = ("dataset", "lte_dataset", "5g-production-dataset")
 
 
 def _fill_from_cork(path: Path, draft: Draft) -> None:
-    """DL_bitrate is in kbit/s. UL_bitrate counts acknowledgements and requests, and does not measure the uplink."""
+    """Write the downlink's rates and the round-trip times of a file.
+
+    DL_bitrate is in kbit/s. UL_bitrate counts acknowledgements and requests, and does not measure the uplink.
+    """
     table = pl.read_csv(inputs.check(path), null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)
     pings = pl.col("PINGAVG") if "PINGAVG" in table.columns else pl.lit(None)
     rows = table.select(
@@ -214,7 +218,7 @@ def _fill_from_cork(path: Path, draft: Draft) -> None:
     if back := int((steps < 0).sum()):
         draft.notes.append(f"the phone's clock was set back {back} times, by 2 s at most; time stands still there")
     rows = rows.with_columns(pl.col("at_ns").cum_max() - int(rows["at_ns"][0]))
-    # Several rows of a second, from events of the phone, contain nearly the same values.
+    # Events of the phone add rows to a second, with nearly the same values.
     rates = rows.drop_nulls("bit_s").group_by("at_ns", maintain_order=True).agg(pl.col("bit_s").mean())
     put(draft, "downlink", rates, _SECOND)
     answered = rows.drop_nulls("round_trip_ns")
@@ -241,7 +245,7 @@ def _of_2018(folder: Path) -> Iterator[Recording]:
     found: dict[Path, list[tuple[re.Match[str], Path]]] = {}
     for path in sorted(folder.rglob("*-cross-*")):
         name = _FILE_2018.fullmatch(path.name)
-        # Of four uplinks the files are empty.
+        # The files of four uplinks are empty.
         if name is not None and path.is_file() and path.stat().st_size:
             found.setdefault(path.with_name(name[2]), []).append((name, path))
     for pair in found.values():

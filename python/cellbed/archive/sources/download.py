@@ -1,4 +1,4 @@
-"""Files over HTTP: downloads that are checked and appear only when complete; extraction of archives."""
+"""Downloads over HTTP, with checksums and atomic replacement, and extraction of archives."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ State = Callable[[str], None]
 """Receives the present progress."""
 
 SILENCE_S = 60.0
-"""Longest silence of a server."""
+"""Maximum silence of a server, s."""
 ATTEMPTS = 5
 FIRST_WAIT_S = 1.0
-"""Wait before the second attempt; each later wait is twice as long."""
+"""Wait before the second attempt, s; each later wait is twice the previous one."""
 _PIECE = 1 << 16
 _MOVED = "the data set may have moved; look for it at its page, then give the downloaded file (--from)"
 
 
 class GoneError(TraceError):
-    """The server has no such file, or refuses it: another attempt is of no use."""
+    """The server lacks or refuses the file. Retrying is useless."""
 
 
 class _TemporaryError(Exception):
@@ -49,9 +49,9 @@ def download(
     state: State = lambda _: None,
     report: Report = lambda _: None,
 ) -> Path:
-    """Put a file into ``folder`` at its path there, unless it is there already, and return the place.
+    """Download a file to its path in ``folder``, unless a matching file exists there, and return the path.
 
-    Raises TraceError for a file that cannot be downloaded or differs from its checksum.
+    Raises TraceError if the file cannot be downloaded or differs from its checksum.
     """
     place = folder / remote.path
     part = place.with_name(f"{place.name}.part")
@@ -86,7 +86,7 @@ def download(
 
 
 def _receive(remote: RemoteFile, part: Path, state: State) -> None:
-    """Write what one request brings. Raises _TemporaryError, TraceError, and OSError of the file."""
+    """Write the body of one reply to `part`. Raises _TemporaryError, TraceError, and OSError of the file."""
     try:
         response = open_address(remote.address)
     except HTTPError as error:
@@ -97,7 +97,7 @@ def _receive(remote: RemoteFile, part: Path, state: State) -> None:
         raise _TemporaryError(_in_words(error)) from error
     with response, part.open("wb") as file:
         if response.headers.get_content_type() == "text/html":
-            # What many servers redirect to when a file is gone.
+            # Many servers redirect to a web page when a file is gone.
             raise GoneError(f"{remote.address}: the server answers with a web page instead of the file: {_MOVED}")
         total = response.length
         while piece := _read(response):
@@ -133,8 +133,8 @@ class _Redirections(HTTPRedirectHandler):
 def open_address(address: str) -> HTTPResponse:
     """Return the answer to a GET, through the proxy that the environment names, with its body unread.
 
-    Raises HTTPError for another status than success, OSError or HTTPException when the network fails, TraceError for
-    an address that cannot be followed or a certificate that cannot be trusted.
+    Raises HTTPError for any status but success, OSError or HTTPException if the network fails, TraceError for an
+    invalid address or an untrusted certificate.
     """
     from cellbed import __version__
 
@@ -160,15 +160,15 @@ _DAMAGED = (
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is called like a zip or tar archive."""
+    """Return whether a file's name has the ending of a zip or tar archive."""
     return path.name.lower().endswith(tuple(_ENDINGS))
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Extract the files of an archive. Raises TraceError for one that is damaged or unsafe."""
+    """Extract the files of an archive. Raises TraceError for a damaged or unsafe archive."""
     kind = next(name for ending, name in _ENDINGS.items() if archive.name.lower().endswith(ending))
     try:
-        # Of a zip archive, files outside of the folder are passed over, and links are files.
+        # For a zip archive, Python skips files outside the folder and extracts links as plain files.
         shutil.unpack_archive(archive, folder, kind, filter=None if kind == "zip" else "data")
     except _DAMAGED as error:
         raise TraceError(f"{archive}: the archive is damaged or unsafe: {error}; use --from on its files") from error

@@ -1,4 +1,4 @@
-"""The way of a public data set into the archive: download, unpack, convert, keep."""
+"""Fetching of a public data set into the archive: download, unpack, convert, keep."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from cellbed.archive.store import Archive
 
 Recognise = Callable[[Sequence[Path], str | None], "Importer"]
-"""Finds what reads files, of all formats or of the one that is named."""
+"""Returns the importer of files, by their content or for a named format."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
     """Options of fetching a data set.
 
-    given: files, archives and folders to take instead of downloading. everything: what is usually left out, too. only:
-    a pattern of entry names, with * and ?.
+    given: files, archives and folders to use instead of a download. everything: include recordings that are left out by
+    default. only: pattern of entry names, with * and ?.
     """
 
     given: Sequence[Path] = ()
@@ -44,8 +44,8 @@ class FetchOptions:
 class Fetched:
     """The result of fetching a data set.
 
-    kept, there: names of entries that are new, and that were there. left_out: files that could not be converted, and
-    why. unwanted: how many more entries there could be. notes: remarks on an entry, by its name.
+    kept, there: names of new entries, and of entries that existed before. left_out: reasons why files could not be
+    converted, by file. unwanted: number of further possible entries. notes: remarks on an entry, by entry name.
     """
 
     kept: list[str] = field(default_factory=list)
@@ -63,16 +63,16 @@ def fetch(
     report: Report = lambda _: None,
     state: State = lambda _: None,
 ) -> Fetched:
-    """Make a data set's files entries of an archive.
+    """Convert a data set's files to entries of an archive.
 
-    Entries appear one after the other, each complete; after an interruption the same call continues. report: called
-    with messages to show at once. state: called with the present progress. Raises TraceError without any entry.
+    Complete entries appear one after the other; after an interruption the same call continues. report: called with
+    messages to show at once. state: called with the present progress. Raises TraceError if there is no entry.
     """
     folder = downloads_folder()
     work = _Fetching(source, archive, options, recognise, report, state, folder / source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Of two processes with one data set the second one waits, and finds the entries of the first.
+        # If two processes fetch the same data set, the second waits and then finds the first one's entries.
         with lock(folder / source.name), make_unfinished(folder) as unpacked:
             work.convert(list(work.roots(unpacked)))
     except OSError as error:
@@ -87,7 +87,7 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """A folder to convert. of: the archive that it came out of, or its files, with SHA-256; {} for a user's folder."""
+    """A folder to convert. of: SHA-256 of the folder's archive, or of its files, by name; {} for a user's folder."""
 
     folder: Path
     of: dict[str, str]
@@ -106,7 +106,7 @@ class _Fetching:
     passed: list[str] = field(default_factory=list)
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
-        """Return the data set's files. Archives are unpacked into separate folders in ``unpacked``."""
+        """Yield the folders of the data set's files. Archives are unpacked into separate folders in ``unpacked``."""
         given = [_require_folder(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
@@ -121,7 +121,7 @@ class _Fetching:
                     unpack(path, into)
                 except TraceError:
                     if not given:
-                        # It would be found damaged in every later call.
+                        # Without removal, every later call would fail on the same damaged archive.
                         path.unlink()
                     raise
                 yield _Root(into, {path.name: digest(path, "sha256")})
@@ -136,7 +136,7 @@ class _Fetching:
             yield _Root(plain, hashes)
 
     def convert(self, roots: Sequence[_Root]) -> None:
-        """Make entries of the wanted recordings. Raises TraceError if none matches."""
+        """Convert the wanted recordings to entries. Raises TraceError if no recording matches."""
         options, fetched = self.options, self.fetched
         for root in roots:
             for recording in self.source.convert(root.folder):
@@ -158,7 +158,7 @@ class _Fetching:
             raise TraceError(self._nothing())
 
     def _downloaded(self) -> Iterator[Path]:
-        """Return the files of a data set, without missing ones if it has several."""
+        """Yield the downloaded files of a data set. If a data set has several files, missing files are left out."""
         for remote in self.source.remote:
             try:
                 yield download(remote, self.downloads, self.state, self.report)
@@ -170,8 +170,8 @@ class _Fetching:
         return usual and fnmatch.fnmatchcase(recording.name, self.options.only)
 
     def _is_ours(self, name: str) -> bool:
-        """Return whether an entry was made of this data set, even if it was changed since; a damaged one may have
-        been."""
+        """Return whether an entry was made from this data set, even if changed since. True for a damaged entry, which
+        may come from this data set."""
         try:
             history = self.archive.entry(name).history
         except TraceError:
@@ -185,7 +185,7 @@ class _Fetching:
                 draft.history.append(self._step(root, recording))
                 self.archive.keep(draft, recording.name, replace=self.options.replace)
             except CellbedError as error:
-                # Without the hidden folders that its files are in.
+                # The message names the files without their hidden folders.
                 why = str(error).replace(f"{draft.folder}/", "").replace(f"{root.folder}/", "")
                 self.fetched.left_out[recording.of] = _without_file(why.partition("\n")[0], recording.of)
                 return
@@ -228,7 +228,7 @@ class _Fetching:
 
 
 def _without_file(why: str, of: str) -> str:
-    """Return a refusal without the name of the file at its beginning."""
+    """Return an error message without the file's name at the beginning."""
     if line := re.match(rf"{re.escape(of)}:(\d+): ", why):
         return f"line {line[1]}: {why[line.end() :]}"
     return why.removeprefix(f"{of}: ")

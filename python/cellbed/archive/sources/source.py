@@ -28,7 +28,7 @@ Algorithm = Literal["sha256", "md5", "git-blob"]
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """The digest of a file as its publisher states it, in hexadecimal."""
+    """The publisher's digest of a file, in hexadecimal."""
 
     algorithm: Algorithm
     digest: str
@@ -42,10 +42,10 @@ class Checksum:
 
 
 def digest(path: Path, algorithm: Algorithm) -> str:
-    """Hexadecimal digest of a file's bytes. Raises OSError."""
+    """Return the hexadecimal digest of a file's bytes. Raises OSError."""
     if algorithm == "sha256":
         state = hashlib.sha256()
-    else:  # against accidents of transport only: the address is HTTPS
+    else:  # against transmission errors only: the address is HTTPS
         state = hashlib.new("md5" if algorithm == "md5" else "sha1", usedforsecurity=False)
         state.update(b"blob %d\0" % path.stat().st_size if algorithm == "git-blob" else b"")
     with inputs.open_file(path) as file:
@@ -56,7 +56,7 @@ def digest(path: Path, algorithm: Algorithm) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file of a data set. path: where it goes, relative to the data set's folder, with slashes."""
+    """A file of a data set. path: destination relative to the data set's folder, with slashes."""
 
     address: str
     path: str
@@ -65,9 +65,9 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Files that an importer of the archive reads. format: its name; None: what it looks like.
+    """Files that an importer of the archive reads. format: name of the format; None: recognised by the contents.
 
-    direction: of a file whose name does not contain it.
+    direction: direction of a file whose name contains none.
     """
 
     files: tuple[Path, ...]
@@ -79,8 +79,8 @@ class Imported:
 class Recording:
     """An entry that a data set's files can become.
 
-    of: the file or folder it is made of, relative to the data set's folder. fill: writes the series into a draft, whose
-    `about` is already this one; TraceError when the file is malformed.
+    of: source file or folder, relative to the data set's folder. fill: writes the series into a draft that already has
+    this `about`; raises TraceError for a malformed file.
     """
 
     name: str
@@ -97,10 +97,10 @@ Convert = Callable[[Path], Iterator[Recording]]
 class Source:
     """A public data set.
 
-    name: for `fetch`. title: a line. page: a description for people. remote: its files. usual: regular expression for
-    the recordings that are converted by default, searched in ``Recording.of``. doubt: uncertainties and work by hand.
-    terms: demands of the licence or the publisher.
-    checked: what the layout was compared with.
+    name: name for `fetch`. title: one line. page: address of a description for people. remote: files to download.
+    usual: regular expression for the recordings converted by default, searched in ``Recording.of``. doubt:
+    uncertainties and work by hand. terms: demands of the licence or the publisher.
+    checked: data that the layout was compared with.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Source:
     usual: str = ""
 
     def about(self, **facts: str | None) -> About:
-        """Return the metadata of a recording. facts: fields beside licence, source and citation."""
+        """Return the metadata of a recording. facts: fields other than licence, source and citation."""
         from cellbed.archive.entry import About
 
         facts |= {"licence": self.licence, "source": self.page, "citation": self.citation}
@@ -125,8 +125,8 @@ class Source:
 
 
 def load_source(name: str, convert: Convert) -> Source:
-    """Return a data set as `sources.toml` beside this file describes it; `checksums.json` has the names that Git gives
-    the contents of its files, by their paths."""
+    """Return a data set from its description in `sources.toml` beside this file. `checksums.json` has the Git blob
+    names of its files, by path."""
     facts = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))[name]
     files = facts.pop("files", ())
     remote = [RemoteFile(each["address"], each["path"], Checksum("md5", each["md5"])) for each in files]
@@ -138,13 +138,13 @@ def load_source(name: str, convert: Convert) -> Source:
 
 
 def entry_name(*words: str) -> str:
-    """Return the name of an entry, made of words that describe it; empty ones are left out."""
+    """Return an entry name made of `words`; empty words are left out."""
     return valid_name("-".join(filter(None, words)))
 
 
 @contextmanager
 def name_table_in_errors(of: str) -> Iterator[None]:
-    """Turns the errors of a reader of tables into a TraceError that names the file ``of``."""
+    """Convert errors of a table reader to a TraceError that names the file ``of``."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, OverflowError) as error:
@@ -153,10 +153,10 @@ def name_table_in_errors(of: str) -> Iterator[None]:
 
 
 def put(draft: Draft, part: Part, rows: pl.DataFrame, last_ns: int) -> None:
-    """Make rows a part of the draft.
+    """Write rows as a part of the draft.
 
-    rows: `at_ns` int64, and `bit_s` float64 or, of the round trips, `round_trip_ns` int64 or null. last_ns: how long
-    the last row holds.
+    rows: `at_ns` int64, and `bit_s` float64 or, for round trips, `round_trip_ns` int64 or null. last_ns: duration of
+    the last row.
     """
     if not rows.height:
         raise TraceError("there is no measurement in it")

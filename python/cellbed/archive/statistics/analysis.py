@@ -25,7 +25,7 @@ from cellbed.archive.statistics.outages import (
 )
 
 Statistics = dict[str, Any]
-"""Figures by the names of FIGURES: numbers, truths and lists of numbers, none of them null, NaN or infinite."""
+"""Figures by the names of FIGURES: numbers, Booleans and lists of numbers, without null, NaN or infinite values."""
 
 Floats = NDArray[np.float64]
 TRIP_PERCENTILES: Final = {
@@ -40,7 +40,7 @@ TRIP_PERCENTILES: Final = {
 }
 """Percentiles of round-trip times."""
 _MOST_STEPS: Final = 1000
-"""Steps of the profile of round-trip times."""
+"""Number of steps of the profile of round-trip times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Analysis:
     """A series for plots.
 
     step_ns: width of the bins of profile, low, high and lost. profile: means, in bit/s or ms, NaN without data.
-    low, high: least and most of each bin, and lost: probes without an answer; of round-trip times only.
-    distributions: by the scale over which a rate is taken, in bit/s; "" for round-trip times, in ms.
-    outages: beginnings and lengths in s of the longest 4096. seconds: means over a second each.
+    low, high, lost: minimum, maximum and unanswered probes of each bin, for round-trip times only.
+    distributions: rates in bit/s by averaging scale; round-trip times in ms have the key "".
+    outages: beginnings and lengths in s of the longest 4096. seconds: means over each second.
     """
 
     content: Content
@@ -67,15 +67,15 @@ class Analysis:
 
 
 def statistics(series: Series, definition: Definition = DEFAULT, starts_at_s: float | None = None) -> Statistics:
-    """Return the statistics of a series. Arguments and errors as of `analyse`."""
+    """Return the statistics of a series. Arguments and errors are the same as for `analyse`."""
     return analyse(series, definition, starts_at_s).statistics
 
 
 def analyse(series: Series, definition: Definition = DEFAULT, starts_at_s: float | None = None) -> Analysis:
     """Analyse a series.
 
-    starts_at_s: second of the day at which it begins, for the figures by hour; None if unknown: then hours count from
-    its beginning. Raises TraceError, which names the file, for one that is damaged or holds no such series.
+    starts_at_s: second of the day at which the series begins, for figures by hour; None: unknown, hours count from the
+    beginning. Raises TraceError with the path if the file is damaged or has no such series.
     """
     if series.duration_ns > LONGEST_NS:
         raise TraceError(f"{series.path}: {series.duration_ns / 86_400e9:.0f} days; the limit is 400 days")
@@ -108,7 +108,7 @@ def _round_trips(series: Series, definition: Definition, starts_at_s: float | No
     with name_file_in_errors(series.path):
         probes = series.scan().select("at_ns", "round_trip_ns").collect()
     lost = probes["round_trip_ns"].is_null().to_numpy()
-    # From the first to the last of probes that are lost one after the other.
+    # An outage lasts from the first to the last of consecutive lost probes.
     silent = np.append(lost[:-1] & lost[1:], False)
     outages = Outages.from_intervals(probes["at_ns"].to_numpy(), silent, end, definition)
     ms, answered = pl.col("round_trip_ns") / 1e6, probes.drop_nulls()
@@ -139,8 +139,8 @@ def _round_trips(series: Series, definition: Definition, starts_at_s: float | No
 
 
 def _profile(probes: pl.DataFrame, step_ns: int, end_ns: int) -> pl.DataFrame:
-    """Return the least, mean and highest round-trip time in ms of each step, NaN without an answer, and the lost probes
-    (`low`, `mean`, `high`, `lost`)."""
+    """Return minimum, mean and maximum round-trip time of each step in ms, NaN without an answer, and the number of
+    lost probes (`low`, `mean`, `high`, `lost`)."""
     ms, missing = pl.col("round_trip_ns") / 1e6, pl.col("round_trip_ns").is_null()
     nothing = float("nan")
     return (
@@ -200,7 +200,7 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
 
 
 def _supports(share: float, count: int) -> bool:
-    """Return whether so many values have one on either side of the percentile; the median is given for any number."""
+    """Return whether `count` values have a value on either side of the percentile. True for every median."""
     return share == 0.5 or min(share, 1 - share) * count >= 1 - 1e-9
 
 
@@ -220,7 +220,7 @@ def _in_seconds(outages: Outages) -> tuple[Floats, Floats]:
 
 
 def _round(value: Any) -> Any:
-    """Return a number of Python, a floating one with six significant digits, for a file that people read."""
+    """Return a Python number, with six significant digits if a float, for a file that people read."""
     if isinstance(value, list):
         return [_round(each) for each in value]
     if isinstance(value, bool | np.bool_):

@@ -13,16 +13,16 @@ from cellbed.archive.soundness import name_file_in_errors
 from cellbed.archive.statistics.outages import Definition, Outages, quantiles
 
 SCALES_NS: Final = {"10ms": 10**7, "100ms": 10**8, "1s": 10**9}
-"""Over how long rates are taken."""
+"""Averaging intervals of rates, ns."""
 PERCENTILES: Final = (1, 5, 25, 50, 75, 95, 99)
 MOST_STEPS: Final = 4000
-"""Bins of the profile, which pictures are drawn from."""
+"""Maximum number of bins in the profile, for plots."""
 _MOST_BINS: Final = 1 << 26
-"""Bins of a scale, which bounds memory: a series of more than 7 days has no rates over 10 ms."""
+"""Maximum number of bins of a scale, to bound memory: a series of more than 7 days has no rates over 10 ms."""
 _LONG_BATCHING_MS: Final = 5
-"""The least silence before a burst that counts as batched."""
+"""Minimum silence before a burst that counts as batched, ms."""
 _LONGEST_BATCHING_MS: Final = 2000
-"""Longer silences before a burst count as that."""
+"""Maximum silence before a burst, ms; longer silences count as this one."""
 _MS: Final = 10**6
 
 Times = NDArray[np.int64]
@@ -31,9 +31,9 @@ Statistics = dict[str, Any]
 
 
 class Bins:
-    """Bits of each bin of the finest scale, from the beginning on. `total` includes the rest behind the last whole bin.
+    """Bits of each bin of the finest scale. `total` includes the remainder after the last whole bin.
 
-    rates: the rate of each bin in bit/s by scale. profile: means over `profile_ns` each, MOST_STEPS at most.
+    rates: rate of each bin in bit/s, by scale. profile: means over `profile_ns`, at most MOST_STEPS.
     """
 
     def __init__(self, bits: Floats, finest_ns: int, duration_ns: int, total: float) -> None:
@@ -70,9 +70,9 @@ class Bins:
 def opportunities(series: Series, definition: Definition) -> tuple[Bins, Outages, Statistics]:
     """Return bins, outages, and the statistics of bursts and silences of a series of opportunities.
 
-    A burst is the opportunities of one millisecond of the clock. The silence before it is the time since the
-    opportunity before its first; for a single one it counts as none, because a receiver that aggregates delivers
-    several.
+    A burst is the set of opportunities in one millisecond of the clock. The silence before a burst is the time between
+    its first opportunity and the previous one. A single opportunity counts as without silence, because a receiver that
+    aggregates delivers several.
     """
     at, end = pl.col("at_ns"), series.duration_ns
     with name_file_in_errors(series.path):
@@ -88,7 +88,7 @@ def opportunities(series: Series, definition: Definition) -> tuple[Bins, Outages
     size, first, last, silence = (bursts[name].to_numpy() for name in ("size", "first", "last", "silence"))
     seam = int(first[0]) + end - int(last[-1])
     finest_ns = _finest(end, 0)
-    # The end of the period is its beginning: what lies on it counts to the last bin.
+    # An opportunity at the end of the period counts in the last bin.
     place = np.minimum(first // finest_ns, (end - 1) // finest_ns)
     counts = np.bincount(place, size, minlength=end // finest_ns)[: end // finest_ns]
     unit = OPPORTUNITY_BYTES * 8
@@ -111,7 +111,7 @@ def opportunities(series: Series, definition: Definition) -> tuple[Bins, Outages
 
 
 def rates(series: Series, definition: Definition) -> tuple[Bins, Outages, Statistics]:
-    """Return bins, outages, and the time between the rows of a series of rates. Before the first row there is none."""
+    """Return bins, outages, and the time between rows of a series of rates. Before the first row the rate is zero."""
     with name_file_in_errors(series.path):
         rows = series.scan().select("at_ns", "bit_s").collect()
     at, bit_s, end = rows["at_ns"].to_numpy(), rows["bit_s"].to_numpy(), series.duration_ns
@@ -127,6 +127,6 @@ def rates(series: Series, definition: Definition) -> tuple[Bins, Outages, Statis
 
 
 def _finest(duration_ns: int, spacing_ns: float) -> int:
-    """Return the finest scale that is no finer than the rows and needs no more than _MOST_BINS bins."""
+    """Return the finest scale not finer than the rows and with at most _MOST_BINS bins."""
     usable = (width for width in SCALES_NS.values() if width >= spacing_ns and duration_ns // width <= _MOST_BINS)
     return next(usable, SCALES_NS["1s"])

@@ -1,4 +1,4 @@
-"""Dependence over time: stationarity and autocorrelation of a series' means over a second each."""
+"""Dependence over time: stationarity and autocorrelation of the means over each second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEWEST: Final = 30
-"""Minimum seconds."""
+"""Minimum number of means."""
 
 KPSS_5_PERCENT: Final = 0.463
 """Critical value of the statistic at 5 % for a constant level (Kwiatkowski et al., 1992, table 1)."""
@@ -21,9 +21,9 @@ Floats = NDArray[np.float64]
 def kpss(values: Floats) -> float:
     """Return the statistic η_μ of Kwiatkowski, Phillips, Schmidt and Shin, Journal of Econometrics 54 (1992), eq. 13.
 
-    It tests for a constant level. The long-run variance is Newey and West's with the Bartlett window of
-    l12 = 12 (T/100)^¼ lags, which, by the paper (§4), keeps the size under autocorrelation. Of a constant
-    it is 0.
+    The statistic tests for a constant level. The long-run variance is Newey and West's with the Bartlett window of
+    l12 = 12 (T/100)^¼ lags, which, by the paper (§4), keeps the size under autocorrelation. For constant values the
+    statistic is 0.
     """
     count = len(values)
     deviations = values - values.mean()
@@ -37,12 +37,12 @@ def kpss(values: Floats) -> float:
 def autocorrelation(values: Floats, most: int) -> Floats:
     """Return Σ (x_t − m)(x_{t+k} − m) / Σ (x_t − m)² (Box and Jenkins) at each lag k up to `most`.
 
-    Ones for a constant.
+    Constant values give ones.
     """
     deviations, lags = values - values.mean(), min(most, len(values) - 1) + 1
     if _constant(values):
         return np.ones(lags)
-    # Padded to a power of two, at least twice as long, so that the circular correlation is the linear one.
+    # Pad to a power of two, at least twice as long: then the circular correlation equals the linear one.
     length = 1 << (2 * len(values) - 1).bit_length()
     products = np.fft.irfft(np.abs(np.fft.rfft(deviations, length)) ** 2, length)[:lags]
     correlations: Floats = products / _dot(deviations, deviations)
@@ -50,9 +50,9 @@ def autocorrelation(values: Floats, most: int) -> Floats:
 
 
 def figures(seconds: Floats, spacing_s: float = 1.0) -> dict[str, float | bool]:
-    """Return statistics of means over a second each; none of too few.
+    """Return the statistics of means over each second; empty if there are too few means.
 
-    spacing_s: between one and the next, 1 at least.
+    spacing_s: mean time from one mean to the next, at least 1.
     """
     count = len(seconds)
     if count < FEWEST or _constant(seconds):
@@ -77,5 +77,5 @@ def _constant(values: Floats) -> bool:
 
 
 def _dot(first: Floats, second: Floats) -> float:
-    """Return Σ a b, by one thread: the operator's library wakes others, which then wait for more in a busy loop."""
+    """Return Σ a b in one thread: the library of the operator `@` wakes threads that then wait in a busy loop."""
     return float(np.einsum("i,i->", first, second))

@@ -12,7 +12,7 @@ from cellbed.archive.statistics.dependence import LAGS_S
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """unit: of the value; empty for a number without one. about: what it means."""
+    """A figure. unit: unit of the value, empty if none. about: meaning of the value."""
 
     unit: str
     about: str

@@ -1,4 +1,4 @@
-"""Outages: their definition, and the times without capacity, or without an answer, that are long enough.
+"""Outages: their definition, and long times without capacity or without an answer.
 
 Percentiles are values of the sample, never interpolated.
 """
@@ -21,21 +21,21 @@ LONGEST_NS: Final = 400 * 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """outage_ns: the least time without capacity, or without an answer, that counts as an outage.
+    """Definition of an outage. outage_ns: minimum time without capacity, or without an answer.
 
-    300 ms, as in the report of a run. A rate is no capacity where it would not fill one opportunity of 1500 bytes in
-    that time, which is when replaying it gives such a silence.
+    The default is 300 ms, as in the report of a run. A rate counts as no capacity if it does not fill an opportunity of
+    1500 bytes within this time: its replay then has a silence as long.
     """
 
     outage_ns: int = 300_000_000
 
     @property
     def outage_bit_s(self) -> float:
-        """Rates below this one count as none."""
+        """Minimum rate that counts as capacity, bit/s."""
         return 1500 * 8 / (self.outage_ns / 1e9)
 
     def made(self, statistics: dict[str, Any] | None) -> bool:
-        """Return whether `statistics` are by this definition, of this version."""
+        """Return whether `statistics` follow this definition and this version."""
         return statistics is not None and (statistics.get("definition"), statistics.get("outage_from_ms")) == (
             VERSION,
             self.outage_ns / 1e6,
@@ -56,7 +56,7 @@ def quantiles(values: NDArray[Any], shares: Sequence[float]) -> list[float]:
 
 
 def shares_below(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the different values, increasing, and the share of all that are at most each."""
+    """Return the distinct values in increasing order, and for each the share of values up to it."""
     places, counts = np.unique(values, return_counts=True)
     return places.astype(np.float64), np.cumsum(counts) / len(values)
 
@@ -66,22 +66,22 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Outages in order of time: when each begins, and its length, ns."""
+    """Outages in order of time. begins, lengths: beginning and length of each outage, ns."""
 
     begins: Times
     lengths: Times
 
     @classmethod
     def among(cls, begins: Times, lengths: Times, definition: Definition) -> Outages:
-        """Return the silences that last long enough."""
+        """Return the silences that are long enough for an outage."""
         long = lengths >= definition.outage_ns
         return cls(begins[long], lengths[long])
 
     @classmethod
     def from_intervals(cls, at: Times, silent: NDArray[np.bool_], end_ns: int, definition: Definition) -> Outages:
-        """Return the outages among intervals between successive times; the last ends at `end_ns`.
+        """Return the outages among the intervals between successive times. The last interval ends at `end_ns`.
 
-        A silence at the end continues in one at the beginning, as in a looped replay.
+        A silence at the end and a silence at the beginning form one, as in a looped replay.
         """
         edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
         times = np.append(at, end_ns)[edges]

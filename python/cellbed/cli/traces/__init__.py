@@ -21,7 +21,7 @@ VERBS = {
 }
 """The verbs and their first lines of help."""
 MODULES = dict.fromkeys(("ls", "show", "stats", "plot", "compare", "export", "rm", "verify"), "entries")
-"""Modules of verbs that have another name."""
+"""Modules of verbs whose module has another name."""
 
 app = typer.Typer(
     cls=group("cellbed.cli.traces", VERBS, MODULES),

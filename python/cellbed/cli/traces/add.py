@@ -171,7 +171,7 @@ def add(
 
 
 def _progress_updater(line: StatusLine, work: int) -> Callable[[int], None]:
-    """Return a function that takes the bytes read since the last call, and shows their share of all."""
+    """Return a function that takes the number of bytes read since the last call, and shows the total share read."""
     read = 0
 
     def progress(count: int) -> None:

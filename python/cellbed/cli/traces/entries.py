@@ -156,7 +156,7 @@ def _show_trace(name: str, as_json: bool) -> None:
 
 
 def _to_add(name: str) -> str | None:
-    """Return a remedy for a file that is a recording of another kind than a trace; null where it is none."""
+    """Return a remedy if a file is a recording but no trace; else None."""
     from cellbed.archive import TraceError
     from cellbed.recordings.importing import recognise
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOST_FILES = 16
-"""Facts of a data set that are shown to people."""
+"""Maximum number of files of a data set to print for people."""
 
 
 def _names(incomplete: str) -> list[str]:

@@ -38,7 +38,7 @@ def _durations(text: str) -> tuple[int, ...]:
 
 
 def _time(text: str, least: str, most: str) -> Any:
-    """Return an option whose value lies between two, written as a user does."""
+    """Return an option for a duration from `least` to `most`, both with a unit."""
 
     def bounded(written: str) -> int:
         value = duration(written)
@@ -134,7 +134,7 @@ def radio(
 
 
 def _add(preset: Model) -> None:
-    """Add the command of a model that has no parameters of its own."""
+    """Add the command of a model without specific parameters."""
 
     def command(
         lasts: Lasts = "120 s",

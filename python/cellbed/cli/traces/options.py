@@ -11,7 +11,7 @@ _DRAWN: Final = (".png", ".svg", ".html")
 
 
 def text(words: str, *names: str, metavar: str = "TEXT") -> Any:
-    """Return an option with a text of the user's."""
+    """Return an option with any text."""
     return typer.Option(*names, help=words, metavar=metavar)
 
 
@@ -26,7 +26,7 @@ def duration(text: str) -> int:
 
 
 def outage(text: str) -> int:
-    """The least silence that counts as an outage, ns."""
+    """Return the minimum silence that counts as an outage, ns."""
     length = duration(text)
     if not length:
         raise typer.BadParameter("the length of an outage must be above 0")
@@ -39,7 +39,7 @@ Outage = Annotated[
 
 
 def bit_rate(text: str) -> float:
-    """Return a rate in bit/s, as `mm-link` and scenarios write it: ``20mbit``, ``20 Mbit/s``."""
+    """Return a rate in bit/s from the notation of `mm-link` or of scenarios: ``20mbit``, ``20 Mbit/s``."""
     from cellbed.shell.mahimahi.arguments import MahimahiError, parse_rate
     from cellbed.support.units import BIT_RATE, UnitError
 
@@ -51,7 +51,7 @@ def bit_rate(text: str) -> float:
 
 
 def entry_names(incomplete: str) -> list[str]:
-    """Return the names of the archive's entries that begin so, for completion."""
+    """Return the archive's entries whose names begin with `incomplete`, for completion."""
     from cellbed.archive import TraceError, open_archive
 
     try:
@@ -61,25 +61,25 @@ def entry_names(incomplete: str) -> list[str]:
 
 
 def entries_and_files(incomplete: str) -> list[str]:
-    """Return the same, and files below the current folder but for pictures and pages, which hold no trace."""
+    """Return matching entries and files for completion. Pictures and pages, which contain no trace, are left out."""
     return entry_names(incomplete) + [each for each in _files(incomplete) if not each.endswith(_DRAWN)]
 
 
 def format_names(incomplete: str) -> list[str]:
-    """Formats that `add` reads and that begin so, for completion."""
+    """Return the formats of `add` whose names begin with `incomplete`, for completion."""
     from cellbed.recordings.importing import FORMATS
 
     return [known.name for known in FORMATS if known.name.startswith(incomplete)]
 
 
 def entries_and_directions(incomplete: str) -> list[str]:
-    """Return the same, and the directions of one whose name is written out."""
+    """Return matching entries, and the directions of an entry whose name is complete, for completion."""
     name = incomplete.rpartition(".")[0] or incomplete
     return entry_names(incomplete) + [each for each in _directions(incomplete) if each.startswith(f"{name}.")]
 
 
 def directions_and_files(incomplete: str) -> list[str]:
-    """Return the names of directions of the archive's entries as scenarios write them, and files."""
+    """Return matching directions of entries, as in scenarios, and files, for completion."""
     return _directions(incomplete) + _files(incomplete)
 
 
