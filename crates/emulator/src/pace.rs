@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Maximum pause that ends with a departure: one wake-up serves both.
 const LONGEST_PAUSE: Duration = Duration::from_micros(100);
 
-/// Number of looks in quick succession after which pauses begin.
+/// Number of looks in quick succession until pauses begin.
 const HURRIED: u32 = 32;
 
 /// Maximum number of successive departures written on time; later ones wait.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _OfFile(TyperGroup):
-    """A command group in which `cellbed sweep FILE` means `cellbed sweep run FILE`."""
+    """A command group where `cellbed sweep FILE` means `cellbed sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing or args:

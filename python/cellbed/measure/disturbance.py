@@ -73,7 +73,7 @@ class Machine:
     time for which the emulator did not run. foreign_cpus: mean number of the `cpus` processors used by other programs;
     steal_cpus: the hypervisor's part of foreign_cpus. pressure: share of the time with a task of the machine waiting
     for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it); pressure_peak: maximum pressure
-    of a second. waiting: time per second of the run in which tasks waited for other programs, on the node with most
+    of a second. waiting: time per second of the run during which tasks waited for other programs, on the node with most
     waiting.
     """
 

@@ -119,7 +119,7 @@ def _bin(table: pl.DataFrame, column: str, bin_ns: int) -> pl.dataframe.group_by
 Int64 = npt.NDArray[np.int64]
 
 _SILENCE = 1_000_000_000
-"""Minimum time without an arrival, ns, after which a network counts as unreachable. A trace that ends this much before
+"""Minimum time without an arrival, ns, until a network counts as unreachable. A trace that ends this much before
 the recording is closed by an opportunity at the recording's end."""
 
 
@@ -185,7 +185,7 @@ def opportunities(
 
     A lost packet is no opportunity, a duplicated packet is one. An outage, during which saturation continued and no
     packet arrived, stays. A time without saturation, such as for trains on the same device, is filled by repeating the
-    previous saturation, or else the next. But seconds in which trains were sent and none arrived are an outage too.
+    previous saturation, or else the next. But seconds during which trains were sent and none arrived are an outage too.
 
     Args:
         recording: The recording.

@@ -92,7 +92,7 @@ def run_shell(
     packet_log: file for the record of every packet; ``packet_log + ".json"`` describes its contents.
     meter: display of the link's status during the command.
     environment: returns variables to add, given the command's environment with :data:`GATEWAY_VARIABLE` and the like.
-    seconds: time after which the command and all processes that it left in the shell hang up (SIGHUP); the status is
+    seconds: time until the command and all processes that it left in the shell hang up (SIGHUP); the status is
     then 0.
     hanging_up: as in :class:`Foreground`. program: prefix of messages.
     congestion_control: default of TCP inside; ``None`` for the kernel's.

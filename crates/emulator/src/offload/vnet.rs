@@ -8,7 +8,7 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// Flag in the type of a super-packet in which only the first segment has CWR.
+/// Flag in the type of a super-packet where only the first segment has CWR.
 const GSO_ECN: u8 = 0x80;
 
 /// `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the machine's byte order like in the TUN driver.

@@ -15,7 +15,7 @@ use crate::wire::{Refusal, Report, Request, ip_overhead};
 /// Default time of a client's silence before the server pauses saturation.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
 
-/// Time without a relayed reply after which the path sends requests itself, not over the companion.
+/// Time without a relayed reply until the path sends requests itself, not over the companion.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A message between companions: a path with a long queue sends requests over a companion with a short queue.

@@ -36,7 +36,7 @@ pub struct RunRequest {
     pub workload: Workload,
     /// Duration; `None`: until stopped or until all trains are sent.
     pub span: Option<Duration>,
-    /// Time without packets after which the run is over.
+    /// Time without packets until the run is over.
     pub quiet: Duration,
 }
 

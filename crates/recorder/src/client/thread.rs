@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 const MANY_IN: Duration = Duration::from_millis(10);
 const MANY: usize = 100;
 
-/// Time of refused packets after which a socket without arrivals is replaced: a modem that went away and came back is a
+/// Time of refused packets until a socket without arrivals is replaced: a modem that went away and came back is a
 /// new interface with the same name.
 const REPLACE: Duration = Duration::from_secs(3);
 

@@ -86,7 +86,7 @@ const OVERLOAD: f64 = 2.0;
 /// Minimum rate, packets/s, so that some arrivals are reported.
 const SLOWEST: f64 = 20.0;
 
-/// Time without reports after which packets in flight count as lost: after an outage the path must be filled again.
+/// Time without reports until packets in flight count as lost: after an outage the path must be filled again.
 const SILENCE: Duration = Duration::from_secs(6);
 
 /// Chooses the rate of a saturation such that the queueing delay stays between two bounds, preferably in the middle

@@ -25,7 +25,7 @@ _STEP_NS = 20_000_000
 """Interval between feeds of the link, ns."""
 
 _EDGE_NS = 500_000_000
-"""Time in which an obstacle appears or disappears, ns. Our choice: half a metre at walking pace, or less."""
+"""Time during which an obstacle appears or disappears, ns. Our choice: half a metre at walking pace, or less."""
 
 _EDGE_PARTS = 5
 

@@ -98,7 +98,7 @@ def stages(
 def bottleneck_stage(
     parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio", "replay"]], int]
 ) -> Stage:
-    """Return the stage in which packets queue: a schedule, a recording that depends on the load, or the slots of a
+    """Return the stage where packets queue: a schedule, a recording that depends on the load, or the slots of a
     radio link. seed: as in :func:`stages`."""
     match parameters.capacity:
         case Replay() as replay:

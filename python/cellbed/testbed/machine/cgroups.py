@@ -184,7 +184,7 @@ def open_groups(run: str, note: Callable[[Path], None]) -> Groups:
 
 
 def locate() -> tuple[int, dict[str, Path]]:
-    """Return the version, and by controller the base folder in which this user can make groups. Changes nothing.
+    """Return the version, and by controller the base folder where this user can make groups. Changes nothing.
 
     Errors: :class:`LimitsError`.
     """

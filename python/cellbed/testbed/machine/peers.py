@@ -17,7 +17,7 @@ _AT_ONCE = 16
 class Admission:
     """The processes that may connect to a socket of a run.
 
-    namespaces: paths of network namespaces. The kernel keeps the namespace in which the peer made its socket, even
+    namespaces: paths of network namespaces. The kernel keeps the namespace where the peer made its socket, even
     after the peer's end. Without namespaces, the peer must be a process of this user, such as a hub.
     """
 

@@ -99,7 +99,7 @@ def _capabilities() -> int:
 
 
 def _copy_program(program: str, unread: bytes) -> int:
-    """Return a descriptor of a copy of a program in which the path of a file is empty, so that it does not read it."""
+    """Return a descriptor of a copy of a program where the path of a file is empty, so that it does not read it."""
     try:
         made = os.memfd_create("criu", os.MFD_CLOEXEC | _EXECUTABLE)
     except OSError:  # Linux before 6.3

@@ -68,7 +68,7 @@ exec unshare $user --mount --propagation private sh -c \
    mount -t overlay -o "$options" cellbed root && exec "$@"' sh "$options" "$@"
 """
 """Started in the node's network namespace, where any user may bind to any port, as in an engine's container. The
-overlay lies in a mount namespace. For ordinary users, a user namespace in which they are root owns that namespace."""
+overlay lies in a mount namespace. For ordinary users, a user namespace where they are root owns that namespace."""
 
 
 class ContainerError(CellbedError):

@@ -233,7 +233,7 @@ def _prove_cpu(batch: Sequence[_Spinning], enough: Container[str]) -> list[Proof
         _await_ready(each.process)
     for each in batch:
         each.spin()
-    # Exclude the first period, in which the processes start.
+    # Exclude the first period, during which the processes start.
     time.sleep(CPU_START_NS / 1e9)
     for each in batch:
         each.begin()

@@ -476,7 +476,7 @@ def _turn(requests: pl.DataFrame) -> int:
 
 
 def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
-    """Return the idle time after which a server closes a connection, ns. It is the minimum time from the last reply to
+    """Return the idle time until a server closes a connection, ns. It is the minimum time from the last reply to
     a packet without payload (in a prediction, with one byte) that left before a lost request came."""
     import polars as pl
 

@@ -63,7 +63,7 @@ class Draw:
     The sample has the same input, if there is one, else a similar size. Successive requests draw all samples in random
     order before any sample repeats, so that rare long times are as frequent as measured. Samples of cold programs are
     drawn for the first requests; for others only if there are few others. each: times of a server and of an endpoint
-    for each further simultaneous request, ns. idle_ns: idle time after which a server closes a connection.
+    for each further simultaneous request, ns. idle_ns: idle time until a server closes a connection.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:

@@ -25,7 +25,7 @@ pub struct PfabricConfig {
     pub largest_window: u32,
     /// The retransmission timeout: three round trips.
     pub timeout_ps: Picos,
-    /// Number of successive timeouts after which a source sends packets without data until an answer; 0 for never.
+    /// Number of successive timeouts until a source sends only packets without data, up to an answer; 0 for never.
     pub probe_after: u32,
 }
 

@@ -20,7 +20,7 @@ pub struct PhostConfig {
     pub free_tokens: u32,
     /// Validity of a token, packet times.
     pub token_life: f64,
-    /// Number of unanswered tokens after which a flow is downgraded: it gets no tokens …
+    /// Number of unanswered tokens until a flow is downgraded: it gets no tokens …
     pub unanswered: u32,
     /// … for this time after the last token, packet times.
     pub downgrade: f64,
