@@ -158,7 +158,7 @@ class Generator:
 
     @property
     def wake_ns(self) -> int | None:
-        """When :meth:`drive` must be called even if no descriptor is ready, or None."""
+        """Time of the next call of :meth:`drive` if no descriptor is ready before, or None."""
         return None
 
     def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:

@@ -1,4 +1,4 @@
-"""Where MQTT packets lie in a byte stream, connections to what is not a broker, and the configuration of one."""
+"""Places of MQTT packets in a byte stream, connections to other servers, and the configuration of a broker."""
 
 import contextlib
 import select

@@ -121,4 +121,4 @@ class Pdcell(Table):
 
 AnyTransport = Phost | Pfabric | Tcp | Dctcp | Pdcell
 MOBILE_USERS: dict[str, bool] = {it["table"]["kind"]: it["mobile_users"] for it in json.loads(_core.transports())}
-"""Whether a transport reaches the users of a radio cell, by kind."""
+"""True for a transport that reaches the users of a radio cell, by kind."""

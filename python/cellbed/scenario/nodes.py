@@ -58,15 +58,15 @@ class Backend(Table):
     """The properties of a kind of node for the rest of cellbed."""
 
     routed: ClassVar[bool] = False
-    """Whether the node is a machine behind its namespace; else its programs are processes of this machine."""
+    """True if the node is a machine behind its namespace; else its programs are processes of this machine."""
     shares_files: ClassVar[bool] = False
-    """Whether programs see the files of this machine."""
+    """True if programs see the files of this machine."""
     has_program: ClassVar[bool] = False
-    """Whether the node has a default program, for an application that names none."""
+    """True if the node has a default program, for an application that names none."""
     uses_this_machine: ClassVar[bool] = True
     """True if the node uses processors and memory of this machine."""
     keeps_files: ClassVar[bool] = False
-    """Whether the node's programs see files of earlier runs outside of their own folder."""
+    """True if the node's programs see files of earlier runs outside of their own folder."""
 
 
 class NamespaceBackend(Backend):

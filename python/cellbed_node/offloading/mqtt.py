@@ -161,7 +161,7 @@ class Connection:
 
     @property
     def wake_ns(self) -> int | None:
-        """When ``drive`` must be called even if no descriptor is ready, or None."""
+        """Time of the next call of ``drive`` if no descriptor is ready before, or None."""
         return None if self.socket is not None else self._next_try
 
     def drive(self, readable: Container[object], writable: Container[object]) -> None:

@@ -110,7 +110,7 @@ class Checkpoint(Strategy):
 
     moves_memory = True
     on_demand = False
-    """Whether pages are transferred when the copy requests them."""
+    """True if pages are transferred when the copy requests them."""
 
     def __init__(self) -> None:
         self.helpers: list[Helper] = []

@@ -94,7 +94,7 @@ class Move:
     started: UnmodifiedProgram | OwnService | None = None
     """The program at the target, once it exists."""
     has_left: bool = False
-    """Whether the source has been asked to end. Later failures are failures of the program at the target."""
+    """True if the source has been asked to end. Later failures are failures of the program at the target."""
 
     def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
         """Stamp a phase, such as ``snapshot``, ``round 2``, ``transfer`` or ``restore``, for the report.
