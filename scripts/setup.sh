@@ -125,18 +125,21 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 # pip finds the build back end's program `maturin` here.
 export PATH="$PWD/$venv/bin:$PATH"
+# pip of older Pythons works for a minute on the pages of the index, uv for a few seconds.
+add_packages() { # add_packages OPTION...: into the virtual environment, without dependencies
+    "$venv/bin/uv" pip install --quiet --no-config --no-cache --system-certs --python "$venv/bin/python" --no-deps "$@"
+}
 install_pinned() { # install_pinned NAME: the packages of requirements/NAME.txt, which has the hashes of their files
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-compile -r "requirements/$1.txt"
+    add_packages -r "requirements/$1.txt"
 }
 # What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
 touch "$venv/.compiling"
 wanted=$(cat "${parts[@]/%//pyproject.toml}" "requirements/$pins.txt" | sha256sum)
 if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages and compiling; this takes a few minutes the first time"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements/uv.txt
     install_pinned $pins
-    for part in "${parts[@]}"; do
-        "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$part"
-    done
+    for part in "${parts[@]}"; do add_packages --no-build-isolation -e "$part"; done
     printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
 else
     newest=$(find "${compiled[@]/%//crates}" Cargo.toml Cargo.lock \( -name target -prune \) -o \

@@ -69,7 +69,7 @@ PINNED = "requirements/demo.txt"
 
 
 def _clone(path: Path) -> dict[str, str]:
-    """Make a clone whose compilers and pip only note their calls. Return the environment of its set-up."""
+    """Make a clone whose compilers and installers only note their calls. Return the environment of its set-up."""
     tools, venv = path / "tools", path / ".venv" / "bin"
     present = ["Cargo.toml", "crates/netdev/Cargo.toml", "pyproject.toml", PINNED, "edits", "calls"]
     beside = ["python/cellbed/testbed/x", "python/cellbed/report/assets/uPlot.iife.min.js"]
@@ -82,7 +82,7 @@ def _clone(path: Path) -> dict[str, str]:
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).symlink_to("/bin/true")
-    for program in (tools / "cargo", venv / "pip", venv / "maturin"):
+    for program in (tools / "cargo", venv / "pip", venv / "uv", venv / "maturin"):
         program.write_text(COMPILER)
         program.chmod(0o755)
     (tools / "rustc").write_text("#!/bin/sh\necho rustc 1.99.0")
@@ -101,8 +101,8 @@ def test_what_is_edited_while_the_set_up_compiles_is_compiled_by_the_next_one(tm
         return (tmp_path / "calls").read_text().split("\n")[:-1]
 
     module, net, init = ["maturin "], ["cargo bin cellbed-net"], ["cargo bin cellbed-init"]
-    install = ["pip ", "pip "]
-    assert compiled("", PINNED, "", SOURCES[1]) == install + net + init
+    install = ["pip ", "uv ", "uv "]
+    assert compiled("", "", PINNED, "", SOURCES[1]) == install + net + init
     assert compiled("", SOURCES[0]) == install + init
     assert compiled(SOURCES[2]) == module + net
     assert compiled() == module + net
@@ -129,9 +129,11 @@ def test_the_set_up_refuses_a_package_whose_file_was_altered_or_has_no_hash(tmp_
     environment = _clone(tmp_path)
     served, installed = tmp_path / "served", tmp_path / "installed"
     served.mkdir()
-    pip = tmp_path / ".venv" / "bin" / "pip"
-    pip.write_text(f'#!/bin/sh\ncase "$*" in *" -r "*) exec {sys.executable} -m pip "$@" ;; esac\n')
-    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(served), "PIP_TARGET": str(installed)}
+    venv, uv = tmp_path / ".venv" / "bin", Path(sys.executable).with_name("uv")
+    (venv / "uv").write_text(f'#!/bin/sh\ncase "$*" in *" -r "*) exec {uv} "$@" --target {installed} ;; esac\n')
+    (venv / "python").unlink()
+    (venv / "python").symlink_to(sys.executable)
+    index = {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(served)}
     options = [line for line in (REQUIREMENTS / "demo.txt").read_text().splitlines() if not re.match(r"\w", line)]
 
     def set_up(requirement: str) -> subprocess.CompletedProcess[str]:
@@ -144,17 +146,21 @@ def test_the_set_up_refuses_a_package_whose_file_was_altered_or_has_no_hash(tmp_
     _wheel(served, "altered")
     refused = set_up(pinned)
     assert refused.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in refused.stderr
-    assert not installed.exists()
+    assert "Hash mismatch" in refused.stderr
+    assert not (installed / "example.py").exists()
     _wheel(served, "original")
     assert set_up(pinned).returncode == 0
     assert (installed / "example.py").read_text() == "original"
 
 
 def test_the_set_up_installs_nothing_but_pinned_packages_and_the_clone() -> None:
-    calls = re.findall(r'pip"? install (.*)', (SCRIPTS / "setup.sh").read_text())
-    arguments = {call.partition("--no-deps ")[2] for call in calls}
-    assert arguments == {'--no-compile -r "requirements/$1.txt"', '--no-build-isolation -e "$part"'}
+    script = (SCRIPTS / "setup.sh").read_text()
+    (by_pip,) = re.findall(r'pip" install .*', script)
+    assert by_pip.endswith("--no-deps -r requirements/uv.txt")
+    (by_uv,) = re.findall(r'uv" pip install .*', script)
+    assert by_uv.endswith('--no-deps "$@"')
+    arguments = set(re.findall(r"add_packages (-[^;\n]*)", script))
+    assert arguments == {'-r "requirements/$1.txt"', '--no-build-isolation -e "$part"'}
 
 
 def _pins(name: str) -> dict[str, str]:
@@ -167,7 +173,7 @@ def _pins(name: str) -> dict[str, str]:
     return {canonicalize_name(match[1]): match[2] for match in matches if match}
 
 
-@pytest.mark.parametrize("name", ["demo", "test", "quic", "vision", "npm"])
+@pytest.mark.parametrize("name", ["demo", "test", "quic", "vision", "npm", "uv"])
 def test_pinned_packages_satisfy_the_project_and_agree_with_the_tested_ones(name: str) -> None:
     pins = _pins(name)
     project = tomllib.loads((REQUIREMENTS.parent / "pyproject.toml").read_text())
@@ -182,4 +188,4 @@ def test_pinned_packages_satisfy_the_project_and_agree_with_the_tested_ones(name
     for requirement in map(Requirement, needed):
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
     tested = _pins("test")
-    assert name == "npm" or pins.items() <= tested.items()
+    assert name in ("npm", "uv") or pins.items() <= tested.items()

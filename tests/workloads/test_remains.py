@@ -29,7 +29,7 @@ needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto
 BROWSER = (needs_browser, needs_openssl)
 HEAD = f'name = "x"\nduration = "6 s"\nseed = 3\n{NODES}\n[apps.x]\nserver = "edge"\n'
 CALL = 'width = 320\nheight = 180\nrate = "10 /s"\nbit_rate = "300 kbit/s"\ntimeout = "30 s"\ndrain = "30 s"\n'
-VISION = 'rate = "3 /s"\ntimeout = "60 s"\ndrain = "60 s"\nimages = 3\n'
+VISION = 'rate = "3 /s"\ntimeout = "5 min"\ndrain = "5 min"\nimages = 3\n'
 KINDS = {
     "web": ('page = "google"\narrivals = "closed"\n', (*BROWSER, needs_nginx)),
     "video": ('length = "8 s"\nrenditions = ["720p"]\n', (*BROWSER, needs_nginx, needs_ffmpeg, needs_players)),

@@ -32,8 +32,8 @@ APPLICATION = """
 kind = "translation"
 server = "{server}"
 rate = "1 /s"
-timeout = "60 s"
-drain = "60 s"
+timeout = "5 min"
+drain = "5 min"
 """
 OFFLOADED = SCENARIO + REMOTE + APPLICATION.format(name="sentences", server="edge")
 LOCAL = SCENARIO + APPLICATION.format(name="sentences", server="endpoint")

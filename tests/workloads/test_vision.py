@@ -32,7 +32,7 @@ from scenario_text import NODES
 from workload_needs import needs_person, needs_reader
 
 NAMED = f'name = "vision"\nduration = "4 s"\nseed = 3\n{NODES}\n'.replace("20 Mbit/s", "100 Mbit/s")
-KEYS = 'server = "edge"\nrate = "3 /s"\ntimeout = "60 s"\ndrain = "60 s"\n'
+KEYS = 'server = "edge"\nrate = "3 /s"\ntimeout = "5 min"\ndrain = "5 min"\n'
 CODE = """
 import numpy as np
 
