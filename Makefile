@@ -26,7 +26,7 @@ test: setup-test  ## lint, type checks, Rust tests, Python tests
 
 test-rust: lint-rust
 	PROPTEST_RNG_SEED=1 cargo test --workspace --quiet --lib --bins --tests
-	cargo test --workspace --quiet --doc
+	MAKEFLAGS= cargo test --workspace --quiet --doc
 
 # Most tests wait in real time, so that two processors serve four processes. A file stays in one process with its fixtures.
 test-python: lint-python
