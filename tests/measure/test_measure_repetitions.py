@@ -1,10 +1,8 @@
 """Statements over repetitions: intervals that cover, comparisons, and how many repetitions are needed."""
 
-import importlib.util
 import math
-from pathlib import Path
-from types import ModuleType
 
+import interval_coverage as coverage
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,19 +23,9 @@ SIMULATIONS = 20_000
 values = st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=30)
 
 
-@pytest.fixture(scope="module")
-def coverage() -> ModuleType:
-    """The bench that prints the same figures."""
-    path = Path(__file__).parents[2] / "benches" / "coverage.py"
-    spec = importlib.util.spec_from_file_location("coverage_bench", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("n", [3, 5, 10, 20])
 @pytest.mark.parametrize("distribution", ["normal", "log-normal 0.5", "gamma 2", "t 3"])
-def test_intervals_hold_the_true_value_as_often_as_they_should(coverage: ModuleType, distribution: str, n: int) -> None:
+def test_intervals_hold_the_true_value_as_often_as_they_should(distribution: str, n: int) -> None:
     for of in (coverage.mean_coverage, coverage.median_coverage, coverage.coverage_of_pairs):
         held = of(distribution, n, SIMULATIONS)
         assert 0.93 <= held <= 0.97 or (n < 5 and math.isnan(held))
@@ -45,14 +33,12 @@ def test_intervals_hold_the_true_value_as_often_as_they_should(coverage: ModuleT
 
 @pytest.mark.parametrize("n", [3, 5, 10])
 @pytest.mark.parametrize("base", ["log-normal 0.5", "log-normal 1"])
-def test_ratios_of_a_factor_that_multiplies_are_covered_where_its_differences_are_not(
-    coverage: ModuleType, base: str, n: int
-) -> None:
+def test_ratios_of_a_factor_that_multiplies_are_covered_where_its_differences_are_not(base: str, n: int) -> None:
     assert coverage.ratio_coverage(base, n, SIMULATIONS) >= 0.94
     assert coverage.difference_coverage(base, n, SIMULATIONS) < 0.93
 
 
-def test_the_median_is_covered_where_the_mean_is_not(coverage: ModuleType) -> None:
+def test_the_median_is_covered_where_the_mean_is_not() -> None:
     assert coverage.mean_coverage("log-normal 1", 10, SIMULATIONS) < 0.9
     assert coverage.median_coverage("log-normal 1", 10, SIMULATIONS) > 0.93
 

@@ -1,6 +1,6 @@
 """Share of intervals over repetitions that hold the true value, by simulation; it should be 93 to 97 %.
 
-    .venv/bin/python benches/coverage.py [--simulations 100000] [--seed 1]
+    .venv/bin/python benches/interval_coverage.py [--simulations 100000] [--seed 1]
 
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
 above 97 % are marked. Then come percentiles within one run, whose requests depend on each other: the share of intervals
