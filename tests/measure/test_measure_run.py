@@ -459,17 +459,6 @@ def test_a_killed_run_counts_what_is_whole(tmp_path: Path) -> None:
     assert only(summary).residual is not None
 
 
-def test_a_run_killed_before_its_first_request_has_an_empty_summary(tmp_path: Path) -> None:
-    make_run(tmp_path, t0_ns=None, status="failed")
-    for path in (tmp_path / "raw").iterdir():
-        path.unlink()
-    (tmp_path / "raw" / "packets.bin").write_bytes(b"cellbed pa")
-    summary = collect(tmp_path)
-    assert only(summary).requests.total == 0
-    assert all(not at.supported for at in only(summary).percentiles)
-    assert "the run recorded no request" in summary.warnings
-
-
 def make_failing_run(run: Path, every: int) -> int:
     """A run of whose requests every so-manyth got an error after 1 ms, as from a server that sheds load; returns the
     number of its requests."""

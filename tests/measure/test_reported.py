@@ -100,21 +100,6 @@ def test_a_request_on_a_new_connection_has_all_parts(tmp_path: Path) -> None:
     }
 
 
-def test_requests_on_a_kept_connection_have_their_own_exchange(tmp_path: Path) -> None:
-    log = opened()
-    for number in range(3):
-        exchange(log, 100 * (number + 1), 100 * number, 100 * number, think=number + 1)
-    rows = requests(tmp_path, [log], *((100 * number - 1, 100 * number + 30) for number in (1, 2, 3)))
-    for number, row in enumerate(rows):
-        assert parts(row) == {
-            "client_before": 1,
-            "uplink_delay": 10,
-            "server": number + 1,
-            "downlink_delay": 10,
-            "client_after": 30 - 20 - number - 1,
-        }
-
-
 def test_several_exchanges_of_a_request_add_up(tmp_path: Path) -> None:
     """As TLS has them: its handshake, then its end together with the request."""
     log = opened()
