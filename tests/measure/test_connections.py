@@ -1,6 +1,7 @@
 """Connections out of the packet log: their times, parts and counts, and the applications they belong to."""
 
 import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,8 @@ def test_a_connection_that_moves_with_its_service_is_one(tmp_path: Path) -> None
         "migrations": [{"source": "edge-0", "target": "cloud-0", "ports": [80]}],
     }
     (row,) = read(tmp_path, there, later, **description).to_dicts()
-    assert (row["client"], row["server"], row["to_server_bytes"], row["to_client_bytes"]) == (
-        "phone-0",
-        "edge-0",
-        100,
-        2000,
-    )
+    assert (row["client"], row["server"]) == ("phone-0", "edge-0")
+    assert (row["to_server_bytes"], row["to_client_bytes"]) == (100, 2000)
     assert row["to_client_last_s"] == pytest.approx(0.34)
 
 
@@ -259,7 +256,7 @@ Step = tuple[int, bool, int, bool]
 """Of a conversation: ms since the one before, whether the client sends, its queueing in ms, whether it is lost."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([0, 1, 7, 25]), st.booleans()),
@@ -269,8 +266,6 @@ Step = tuple[int, bool, int, bool]
 )
 def test_the_parts_are_those_of_each_moment(steps: list[Step]) -> None:
     """Every ms of a conversation is looked at by itself, with the definition in the module's documentation."""
-    import tempfile
-
     log, now = Log(), 100
     log.up(0, 999, 0)
     log.down(10, 499, 0)

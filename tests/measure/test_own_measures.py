@@ -145,12 +145,10 @@ def test_a_report_of_iperf3_has_its_rates() -> None:
     ("content", "ending", "problem", "left"),
     [
         (b'{"fps": "fast", "n": 1}', ".json", "'fps': 'fast' is not a finite number: write one, without quotes", ["n"]),
-        (b'{"fps": NaN}', ".json", "'fps': 'nan' is not a finite number", []),
         (b'{"fps": 1e101}', ".json", "'fps': '1e+101' is not a finite number", []),
         (b'{"fps": true}', ".json", "'fps': 'True' is not a finite number", []),
         (b'{"fps": {"values": [1, null, 3]}}', ".json", "'fps': 'None', value 2 of 3, is not a finite number", ["fps"]),
         (b'{"fps": {"values": 3}}', ".json", "'fps': '3' is not a list of numbers: write [1, 2]", []),
-        (b'{"fps": [1]}', ".json", "'fps': 'a list' is not a finite number", []),
         (b'{"fps": {"value": 1, "units": "s"}}', ".json", "'fps': 'units' is not known: write { \"value\": 30", []),
         (b'{"fps": {"unit": "s"}}', ".json", "'fps': it needs either value or values", []),
         (b'{"fps": {"value": 1, "unit": 3}}', ".json", "'fps': '3' is not a unit", ["fps"]),
@@ -163,7 +161,6 @@ def test_a_report_of_iperf3_has_its_rates() -> None:
         (b"{}", ".json", "it has no numbers: write a measure", []),
         (b"a,b\n1,2,3\n", ".csv", "not a table with a row of names, ", []),
         (b"a,b\n1,2\n3,x\n", ".csv", "'b': 'x', value 2 of 2, is not a finite number", ["a", "b"]),
-        (b"a\ninf\n", ".csv", "'a': 'inf', value 1 of 1, is not a finite number", []),
         (b"time_s,a\nx,1\n", ".csv", "'a': its times are left out", ["a"]),
         (b"," * 2000, ".csv", "not a table with a row of names, 'more than 1,000 columns'", []),
         (b"PAR1", ".parquet", "not a Parquet file, ", []),
@@ -272,12 +269,8 @@ def predicted(folder: Path, **keys: Any) -> cellbed.Run:
     return cellbed.load(made)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> cellbed.Run:
-    return predicted(tmp_path_factory.mktemp("runs"))
-
-
-def test_measures_are_a_table_and_a_row_of_the_summary(run: cellbed.Run) -> None:
+def test_measures_are_a_table_and_a_row_of_the_summary(tmp_path: Path) -> None:
+    run = predicted(tmp_path)
     table = run.measures
     assert table.schema == pl.Schema(SCHEMA)
     assert table.select("app", "measure", "unit").unique().rows() == [("probe", "rtt", "ms")]
@@ -349,7 +342,7 @@ levels = { near = "1 ms", far = "21 ms" }
 
 
 def test_a_sweep_has_own_measures_and_those_of_connections(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(scenario())
+    (tmp_path / "x.toml").write_text(scenario(endpoints=1))
     (tmp_path / "sweep.toml").write_text(SWEEP)
     assert command("sweep", "sweep.toml", "--virtual", "--dry-run", cwd=tmp_path).returncode == 0
     command("sweep", "sweep.toml", "--virtual", "--jobs", 1, cwd=tmp_path, status=0)

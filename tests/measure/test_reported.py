@@ -193,7 +193,7 @@ def test_spans_of_a_service_divide_the_server(tmp_path: Path) -> None:
 slack = st.floats(0.01, 0.4)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(1, 40), st.integers(3, 40), slack, slack), max_size=6), max_size=4))
 def test_sequential_requests_on_several_connections_find_their_exchanges(
     tmp_path_factory: pytest.TempPathFactory, story: list[list[tuple[int, int, float, float]]]

@@ -29,7 +29,7 @@ from cellbed.scenario.settings import read_settings
 from cellbed.shell.mahimahi import cellular
 from recording_examples import MS, SECOND, calibrated, walk
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NUMBERS = iter(range(10**6))
 
 

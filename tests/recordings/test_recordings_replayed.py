@@ -99,10 +99,7 @@ def test_parameters_come_from_the_calibration_or_from_the_user(folder: Path) -> 
     ("asked", "message"),
     [
         ({"path": "nowhere"}, "rate.path: there is no directory 'nowhere' in .*: write the path of the directory of a"),
-        (
-            {"path": "file"},
-            "rate.path: 'file' is a file, not a recording: write the path of the directory of a recording",
-        ),
+        ({"path": "file"}, "rate.path: 'file' is a file, not a recording: write the path of the directory of a rec"),
         ({"path": "a\0b"}, "rate.path: .*: write the path of the directory of a recording"),
         ({"path": "empty"}, r"rate: .*empty: not a recording: it has no recording\.json"),
         ({"path": "plain"}, "rate: .*plain: the idle time F of the uplink was not calibrated: set idle"),

@@ -142,14 +142,8 @@ def test_a_log_without_capacity_has_no_utilisation(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            LOG.replace("20 # 1504", "20 # x"),
-            "log, line 11: malformed event; expected TIME KIND BYTES, as in '17 + 1504': '20 # x'",
-        ),
-        (
-            LOG.replace("12 d 1 104", "12 x 1 104"),
-            "log, line 10: unknown kind of event; expected +, #, - or d",
-        ),
+        (LOG.replace("20 # 1504", "20 # x"), "line 11: malformed event; expected TIME KIND BYTES, as in '17 + 1504'"),
+        (LOG.replace("12 d 1 104", "12 x 1 104"), "line 10: unknown kind of event; expected +, #, - or d"),
         (LOG.replace("20 - 1504 8", "20 - 1504"), "log, line 12: missing field, the delay in ms: '20 - 1504'"),
         (LOG.replace("20 - 1504 8", "20 - 1504 21"), "log, line 12: delay longer than the time of the departure"),
         (LOG.replace("# base timestamp: 10\n", ""), "log: not a log of mm-link: no line '# base timestamp: MS'"),
