@@ -102,18 +102,6 @@ def test_a_connection_without_its_beginning_is_left_out() -> None:
     assert streams(log).connections("phone-0", 40_000, 80) == []
 
 
-def test_connections_differ_by_port_and_node() -> None:
-    logs = [Log(40_000), Log(40_001)]
-    for number, log in enumerate(logs):
-        log.up(1, 1000, 0)
-        log.up(10 + number, 1001, 100)
-    both = streams(*logs)
-    for number in range(2):
-        (connection,) = both.connections("phone-0", 40_000 + number, 80)
-        assert entered(both, connection.entry(np.array([0]))) == [10 + number]
-    assert both.connections("phone-1", 40_000, 80) == []
-
-
 def test_a_byte_waits_while_its_sender_has_unsent_bytes() -> None:
     log = Log()
     log.up(0, 77, 0)

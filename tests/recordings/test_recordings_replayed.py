@@ -219,6 +219,7 @@ print(os.access({str(folder)!r}, os.R_OK), replay({str(there)!r}))
     assert [made.stat().st_uid for made in (home / ".cache" / "cellbed" / "replay").iterdir()] == [NOBODY]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tun
 def test_a_program_runs_behind_a_recording(folder: Path) -> None:
     ask = (

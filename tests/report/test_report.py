@@ -98,7 +98,9 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_assets
-@pytest.mark.parametrize("name", ["outage", pytest.param("losses", marks=pytest.mark.slow), "few requests", "program"])
+@pytest.mark.parametrize(
+    "name", ["outage", "program", *(pytest.param(name, marks=pytest.mark.slow) for name in ("losses", "few requests"))]
+)
 def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(
     browser: Any, outage: Path, tmp_path: Path, name: str
 ) -> None:
