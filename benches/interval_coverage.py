@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from cellbed.measure.repetitions import mean_bounds, quantile_bounds
+from cellbed.measure.repetitions import mean_bounds, median_bounds
 from cellbed.measure.statistics import label, median_of_pairs, percentile_difference, percentiles, smallest_sample
 
 SEED = 1
@@ -73,7 +73,7 @@ def mean_coverage(name: str, n: int, simulations: int) -> float:
 def median_coverage(name: str, n: int, simulations: int) -> float:
     """Return the coverage of the interval of the median; nan if the repetitions do not support an interval."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
-    return coverage(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
+    return coverage(median_bounds(samples), MEDIANS[name]) if n >= 5 else math.nan
 
 
 def coverage_of_pairs(name: str, n: int, simulations: int) -> float:

@@ -13,8 +13,8 @@ from cellbed.measure.repetitions import (
     difference_of_pairs,
     holm,
     mean_interval,
+    median_interval,
     p_of_pairs,
-    quantile_interval,
     ratio_of_pairs,
     repetitions_needed,
 )
@@ -71,7 +71,7 @@ def test_the_ratio_of_pairs_is_that_of_every_pair() -> None:
 
 def test_the_interval_of_a_median_lies_between_order_statistics() -> None:
     sample = [3.0, 1, 4, 1.5, 9, 2.6, 5, 3.5, 8, 9.7]
-    found = quantile_interval(sample)
+    found = median_interval(sample)
     assert found.value == (3.5 + 4) / 2
     # Hettmansperger & Sheather: between ranks 2 and 3 of ten, coverage 97.85 and 89.06 %.
     gamma, following = 1 - 2 * stats.binom.cdf(1, 10, 0.5), 1 - 2 * stats.binom.cdf(2, 10, 0.5)
@@ -82,13 +82,11 @@ def test_the_interval_of_a_median_lies_between_order_statistics() -> None:
 
 
 def test_few_repetitions_have_their_range_or_no_interval() -> None:
-    five = quantile_interval([5, 1, 4, 2, 3])
-    assert (five.value, five.low, five.high, five.confidence) == (3, 1, 5, 0.9375)
-    four = quantile_interval([1, 2, 3, 4])
+    five = median_interval([5, 1, 4, 2, 3])
+    assert (five.value, five.low, five.high) == (3, 1, 5)
+    four = median_interval([1, 2, 3, 4])
     assert (four.value, four.low) == (2.5, None)
     assert four.note == "refused: an interval of the median needs at least 6 repetitions; there are 4"
-    assert quantile_interval(range(31), 0.9).low is None
-    assert quantile_interval(range(32), 0.9).low is not None
     assert mean_interval([3]).note == "refused: an interval needs 3 repetitions; there is 1"
     two = mean_interval([0.1, 0.2], 0)
     assert (two.value, two.low, two.high) == (pytest.approx(0.15), None, None)
@@ -104,10 +102,10 @@ def test_repetitions_without_a_value_are_never_left_out() -> None:
     assert (found.value, found.low, found.high) == (None, None, None)
     assert found.note == "refused: 1 of 3 repetitions have no finite value"
     assert difference_of_pairs([1, math.nan]).value is None
-    open_end = quantile_interval([1, 2, 3, 4, 5, 6, math.inf])
+    open_end = median_interval([1, 2, 3, 4, 5, 6, math.inf])
     assert (open_end.value, open_end.high) == (4, None)
     assert open_end.low is not None
-    assert quantile_interval([1, 2, math.nan]).note == "refused: 1 of 3 repetitions have no value"
+    assert median_interval([1, 2, math.nan]).note == "refused: 1 of 3 repetitions have no value"
 
 
 def test_holm_by_hand() -> None:

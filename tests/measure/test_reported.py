@@ -253,14 +253,6 @@ def test_a_span_that_ends_with_the_headers_gets_the_end_of_the_reply(tmp_path: P
     assert [row[name] / MS for name in times] == [1, 10, 5 + 40, 2, 10, 0]
 
 
-@pytest.mark.parametrize("pauses", [(), (0.5,), (3, 30)])
-def test_a_span_that_ends_after_the_reply_keeps_its_end(tmp_path: Path, pauses: tuple[float, ...]) -> None:
-    log = opened()
-    end = streamed(log, 100, 0, 0, pauses=pauses)
-    (row,) = spans(tmp_path, [log], (99, end + 2))
-    assert (row["reply_ns"] / MS, row["span_s"], row["after_ns"]) == (end + 2, None, 2 * MS)
-
-
 def test_acknowledgements_of_http2_do_not_end_a_reply(tmp_path: Path) -> None:
     log = opened()
     log.up(100, 1001, 300)

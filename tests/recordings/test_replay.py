@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.link import Link
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
-from cellbed.support.errors import CellbedError
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD
 
@@ -32,17 +30,6 @@ def recording(tmp_path: Path) -> Path:
         (tmp_path / f"{way}-heavy-pdo").write_text("".join(f"{2 * step}\n" for step in range(1, 501)))
         (tmp_path / f"latency-offset-{way}").write_text("100 -6.5\n1400 0\n")
     return tmp_path
-
-
-def test_files_are_read_with_decimals_and_refused_with_their_line(recording: Path) -> None:
-    rows = light_rows("up-delay-light-pdo", recording)
-    assert rows.content[1] == (50 * MS, 30 * MS, [0, 2 * MS, 4 * MS])
-    assert latency_offsets("latency-offset-up", recording).content == [(100, -6_500_000), (1400, 0)]
-    (recording / "wrong").write_text("0 20 0\n1 x\n")
-    with pytest.raises(CellbedError, match=r"wrong:2: `x` is not a base delay"):
-        _ = light_rows("wrong", recording).content
-    with pytest.raises(CellbedError, match="there is no file 'none'"):
-        light_rows("none", recording)
 
 
 def test_a_link_in_virtual_time_replays_as_the_paper_says(recording: Path) -> None:

@@ -344,19 +344,16 @@ def test_the_terminal_shows_the_same_figures(outage: Path) -> None:
 
 
 ECHO = Description(
-    kind="echo",
-    title="echo on edge",
-    spans=(
+    "echo",
+    "echo on edge",
+    (
         Span("client", "endpoint", "Client", "client", "intended time → sent", "intended", "sent"),
         *UPLINK,
         Span("arrival", "remote", "Arrival", "arrival", "left the network → received", "uplink_left", "received"),
-        Span(
-            "echo", "remote", "Echoing", "echo", "received → reply enters the downlink", "received", "downlink_entered"
-        ),
+        Span("echo", "remote", "Echoing", "echo", "received → reply", "received", "downlink_entered"),
         *DOWNLINK,
         Span("return", "endpoint", "Return", "return", "left the network → seen", "downlink_left", "reply"),
     ),
-    client_columns={},
     server_columns={"received_ns": "integer"},
     measures=(Measure("bytes_up", "packet", "B"),),
     cautions=(Caution("echoes are not answers", "They repeat what was said."),),

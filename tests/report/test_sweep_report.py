@@ -18,7 +18,7 @@ import tomli_w
 from cellbed import Sweep
 from cellbed.experiments.sweep.trials import Trial, plan
 from cellbed.measure.factors import Factor, Study
-from cellbed.measure.repetitions import difference_of_pairs, mean_interval, quantile_interval
+from cellbed.measure.repetitions import difference_of_pairs, mean_interval, median_interval
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
@@ -77,7 +77,7 @@ def test_intervals_are_those_of_the_repetitions(folder: Path) -> None:
     assert tight > 100
     assert loose == 0
     median = sweep.intervals("latency_p99_s", statistic="median")
-    assert median["value"][1] == quantile_interval(used.filter(point=1)["latency_p99_s"]).value
+    assert median["value"][1] == median_interval(used.filter(point=1)["latency_p99_s"]).value
     assert median["note"][5].startswith("refused: an interval of the median needs at least 6")
 
 
