@@ -59,26 +59,20 @@ def test_sequence_numbers_wrap_around(first: int) -> None:
     assert look(log, [0, 200, 500], [200, 300, 600]) == ([10, 12, 15], [11, 40, 40])
 
 
-def test_pure_acknowledgements_keep_alives_and_the_end_do_not_open_a_connection() -> None:
+@pytest.mark.parametrize(
+    ("packets", "count"),
+    [
+        # Acknowledgements, a keep-alive and the end open no connection.
+        ([(1, 1000, 0), (2, 1001, 0), (3, 1001, 100), (4, 1101, 0), (5, 1100, 0), (6, 1101, 9), (7, 1110, 0)], 1),
+        ([(1, 1000, 0, 1), (3, 1000, 0), (10, 1001, 100)], 1),  # the SYN is lost, and sent again
+        ([(10, 1001, 100), (11, 1101, 100)], 0),  # without its beginning
+    ],
+)
+def test_a_connection_begins_with_its_syn(packets: list[tuple[int, ...]], count: int) -> None:
     log = Log()
-    log.up(1, 1000, 0)
-    log.up(2, 1001, 0)
-    log.up(10, 1001, 100)
-    log.up(11, 1101, 0)
-    log.up(12, 1100, 0)  # keep-alive
-    log.up(13, 1101, 100)
-    log.up(14, 1201, 0)  # FIN
-    log.up(15, 1202, 0)
-    assert len(streams(log).connections("phone-0", 40_000, 80)) == 1
-
-
-def test_a_lost_syn_that_is_sent_again_opens_one_connection() -> None:
-    log = Log()
-    log.up(1, 1000, 0, drop=1)
-    log.up(3, 1000, 0)
-    log.up(10, 1001, 100)
-    assert len(streams(log).connections("phone-0", 40_000, 80)) == 1
-    assert look(log, [0], [100]) == ([10], [10])
+    for at, sequence, payload, *drop in packets:
+        log.up(at, sequence, payload, drop=sum(drop))
+    assert len(streams(log).connections("phone-0", 40_000, 80)) == count
 
 
 @pytest.mark.parametrize("again", [50_000_000, 2**32 - 20_000_000])
@@ -93,13 +87,6 @@ def test_a_new_connection_from_the_same_port_counts_from_zero(again: int) -> Non
     log.up(103, again + 101, 100)
     assert look(log, [0, 100], [200], connection=0) == ([10, 11], [11])
     assert look(log, [0, 100], [200], connection=1) == ([102, 103], [103])
-
-
-def test_a_connection_without_its_beginning_is_left_out() -> None:
-    log = Log()
-    log.up(10, 1001, 100)
-    log.up(11, 1101, 100)
-    assert streams(log).connections("phone-0", 40_000, 80) == []
 
 
 def test_a_byte_waits_while_its_sender_has_unsent_bytes() -> None:

@@ -140,7 +140,6 @@ def test_a_scenario_names_a_recording(folder: Path) -> None:
     ("path", "more", "message"),
     [
         ("plain", "", r"links\.mobile\.path: .*F of the uplink was not calibrated"),
-        ("nowhere", "", r"links\.mobile\.path: there is no directory 'nowhere'"),
         ("walk", 'up = "5 Mbit/s"', r"links\.mobile\.up: unknown key"),
         ("walk", 'start = "1 h"\nloop = false', r"links\.mobile\.start: the recording ends after 2"),
     ],
