@@ -61,7 +61,6 @@ def started(folder: Path, *arguments: object) -> subprocess.Popen[str]:
 
 
 def wait_for(process: subprocess.Popen[str], text: str) -> None:
-    assert process.stdout is not None
     seen = []
     for line in process.stdout:
         seen.append(line)
@@ -195,9 +194,9 @@ def test_the_link_of_a_shell_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with started(tmp_path, "shell", "--offline", "--delay", "1 ms", "--", sys.executable, "-u", script) as shell:
 
         def round_trip() -> float:
-            shell.stdin.write("\n")  # type: ignore[union-attr]
-            shell.stdin.flush()  # type: ignore[union-attr]
-            line = shell.stdout.readline()  # type: ignore[union-attr]
+            shell.stdin.write("\n")
+            shell.stdin.flush()
+            line = shell.stdout.readline()
             assert line.startswith("round trip"), line
             return float(line.split()[-1])
 
@@ -284,12 +283,13 @@ def test_a_run_is_found_by_any_of_its_names(registry: Path) -> None:
     shell = registered()
     assert find("first-2") == second
     assert find("shell-") == shell
-    with pytest.raises(LiveError, match=r"several .* are live: name one of first-1, first-2, shell-"):
-        find(None)
-    with pytest.raises(LiveError, match="'first' may be first-1 or first-2"):
-        find("first")
-    with pytest.raises(LiveError, match="no live run, testbed or shell is called 'frist-2': did you mean 'first-2'"):
-        find("frist-2")
+    for name, problem in (
+        (None, "several .* are live: name one of first-1, first-2, shell-"),
+        ("first", "'first' may be first-1 or first-2"),
+        ("frist-2", "no live run, testbed or shell is called 'frist-2': did you mean 'first-2'"),
+    ):
+        with pytest.raises(LiveError, match=problem):
+            find(name)
     with pytest.raises(LiveError, match="'c' is one name too many"):
         find_link(["a", "b", "c"])
 
@@ -305,7 +305,6 @@ def test_a_socket_lies_where_its_path_is_short_enough(registry: Path, monkeypatc
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
     monkeypatch.setenv("XDG_STATE_HOME", str(deep))
     other = registered()
-    assert other.control is not None
     assert len(other.control) <= 107
     assert Path(other.control).parent.stat().st_uid == os.getuid()
 
@@ -350,5 +349,4 @@ def test_many_changes_by_hand_make_one_warning(tmp_path: Path) -> None:
     lines = [{"time_ns": n * 10**9, "direction": "up", "from": stages[0], "to": stages[1]} for n in range(5)]
     (tmp_path / "raw" / "changes.jsonl").write_text("\n".join(map(json.dumps, lines)) + MALFORMED)
     warning = manual_warning(tmp_path, 0)
-    assert warning is not None
     assert "at 2.0 s up from 1 ms one way to 2 ms one way; and 2 more" in warning
