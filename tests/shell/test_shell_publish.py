@@ -5,7 +5,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from cellbed.shell.publish import Published, PublishError, parse
+from cellbed.shell.publish import Published, parse
+from cellbed.support.errors import CellbedError
 from shell_world import (
     ECHO,
     HOST,
@@ -83,7 +84,7 @@ def test_a_published_port_is_read(text: str, published: Published) -> None:
     ],
 )
 def test_what_is_no_port_is_answered_with_what_is(text: str, message: str) -> None:
-    with pytest.raises(PublishError, match=f"--publish: .*{message}.* write '8080:80'"):
+    with pytest.raises(CellbedError, match=f"--publish: .*{message}.* write '8080:80'"):
         parse(text)
 
 
