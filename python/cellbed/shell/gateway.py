@@ -27,6 +27,7 @@ from cellbed.shell.helper import NetworkError
 from cellbed.shell.wayout import Pair
 from cellbed.testbed.machine.privilege import NETWORK_HELPER
 from cellbed.testbed.machine.process import Place, spawn
+from cellbed_node.processes import last_line
 
 _PATIENCE_S = 20.0
 # The dynamic linker removes these from the environment of a program with capabilities (ld.so(8)).
@@ -265,8 +266,8 @@ def _receive(ours: socket.socket, errors: int | None) -> tuple[dict[str, Any], l
 
 
 def _last_line(errors: int | None) -> str:
-    text = os.pread(errors, 4096, 0).decode(errors="replace").strip() if errors is not None else ""
-    return text.splitlines()[-1].removeprefix("cellbed-net: ") if text else ""
+    line = last_line(os.pread(errors, 4096, 0)) if errors is not None else None
+    return (line or "").removeprefix("cellbed-net: ")
 
 
 def _reap(pid: int) -> None:

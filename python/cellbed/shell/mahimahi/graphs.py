@@ -44,7 +44,7 @@ def throughput_graph(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not 1 <= len(given) <= 2 or not given[0].isdecimal() or int(given[0]) == 0:
         return _refuse(_THROUGHPUT_USAGE)
-    return _draw("mm-throughput-graph", given[1:], lambda file, name: _throughput(file, name, int(given[0])))
+    return _draw("mm-throughput-graph", given[1:], lambda log: _throughput(log, int(given[0])))
 
 
 def delay_graph(arguments: Sequence[str] | None = None) -> int:
@@ -105,8 +105,7 @@ def delay_plot(figures: Figures, log: Log) -> str:
     return plot.svg("Delay", labels, (figures.begin, figures.end), (least, most), draw, log_y=True)
 
 
-def _throughput(file: IO[bytes], name: str, bin_ms: int) -> tuple[str, list[str]]:
-    log = read_log(file, name)
+def _throughput(log: Log, bin_ms: int) -> tuple[str, list[str]]:
     figures = log.figures()
     share = figures.utilisation
     used = "" if share is None else f" ({100 * share:.1f}% utilization)"
@@ -118,8 +117,7 @@ def _throughput(file: IO[bytes], name: str, bin_ms: int) -> tuple[str, list[str]
     return throughput_plot(figures, log.bins(bin_ms), bin_ms), lines
 
 
-def _delay(file: IO[bytes], name: str) -> tuple[str, list[str]]:
-    log = read_log(file, name)
+def _delay(log: Log) -> tuple[str, list[str]]:
     figures = log.figures()
     return delay_plot(figures, log), _delay_lines(figures)
 
@@ -131,13 +129,14 @@ def _delay_lines(figures: Figures) -> list[str]:
     ]
 
 
-def _draw(command: str, given: list[str], draw: Callable[[IO[bytes], str], tuple[str, list[str]]]) -> int:
+def _draw(command: str, given: list[str], draw: Callable[[Log], tuple[str, list[str]]]) -> int:
     try:
         if given and given[0] != "-":
             with inputs.open_file(Path(given[0])) as file:
-                picture, lines = draw(file, given[0])
+                log = read_log(file, given[0])
         else:
-            picture, lines = draw(sys.stdin.buffer, "standard input")
+            log = read_log(sys.stdin.buffer, "standard input")
+        picture, lines = draw(log)
     except CellbedError as error:
         return _refuse(f"{command}: {error}")
     except OSError as error:
