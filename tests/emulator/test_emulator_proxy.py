@@ -39,7 +39,7 @@ import concurrent.futures, hashlib, random, socket, sys
 address, size, count, workers = sys.argv[1], *map(int, sys.argv[2:])
 def once(number):
     data = random.Random(number).randbytes(size)
-    with socket.create_connection((address, 40007), timeout=30) as connection:
+    with socket.create_connection((address, 40007), timeout=200) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         got = b"".join(iter(lambda: connection.recv(1 << 20), b""))
@@ -73,11 +73,11 @@ with socket.create_server((sys.argv[1], 40008)) as server:
 """
 RESET = """
 import socket, struct, sys, time
-with socket.create_connection((sys.argv[1], 40008), timeout=30) as connection:
+with socket.create_connection((sys.argv[1], 40008), timeout=200) as connection:
     connection.sendall(b"x" * 30_000)
     time.sleep(0.5)  # Until all has been acknowledged: a reset drops what has not.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-with socket.create_connection((sys.argv[1], 40008), timeout=30) as connection:
+with socket.create_connection((sys.argv[1], 40008), timeout=200) as connection:
     connection.sendall(b"hello")
     count = 0
     try:
@@ -87,14 +87,14 @@ with socket.create_connection((sys.argv[1], 40008), timeout=30) as connection:
     except ConnectionResetError:
         print("reset", count)
 try:
-    socket.create_connection((sys.argv[1], 40009), timeout=30)
+    socket.create_connection((sys.argv[1], 40009), timeout=200)
 except ConnectionRefusedError:
     print("refused")
 """
 #: Sends to a connection until it is reset.
 TALK = """
 import socket, sys, time
-with socket.create_connection((sys.argv[1], 40007), timeout=30) as connection:
+with socket.create_connection((sys.argv[1], 40007), timeout=200) as connection:
     print("open", flush=True)
     try:
         while True:

@@ -35,7 +35,7 @@ SLOW_MODULES = ("asyncio", "numpy", "polars", "psutil", "pydantic", "rich", "sci
 ROUND_TRIP = """
 import socket, sys, time
 begin = time.monotonic()
-socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+socket.create_connection((sys.argv[1], int(sys.argv[2])), 200)
 print(time.monotonic() - begin)
 """
 # Sends ARGV[2] datagrams of 1000 bytes of IP to the echo server and prints how many answers came: all of them, or

@@ -147,7 +147,7 @@ def test_the_end_of_the_emulator_is_told_and_ends_the_command(world: World) -> N
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     [emulator] = [child for child in children if "emulate" in Path(f"/proc/{child}/cmdline").read_text()]
     os.kill(int(emulator), signal.SIGKILL)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors == "cellbed shell: the emulator ended unexpectedly; the link is gone, the command is ended\n"
     assert "cellbed" not in world.rules()
@@ -210,7 +210,7 @@ def test_nothing_is_left_after_the_end_of_the_program_or_a_signal(
         os.killpg(process.pid, number)
     else:
         os.kill(process.pid, number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(200) == 128 + number
     assert [process_start(member) for member in family] == [None, None]
     assert world.traces() == before
     assert world.records(user) == []
@@ -222,7 +222,7 @@ def test_an_interactive_shell_that_ignores_sigterm_is_ended_all_the_same(world: 
     )
     next_line(process)
     process.terminate()
-    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.wait(200) == 128 + signal.SIGTERM
     assert "cellbed" not in world.rules()
 
 
@@ -256,7 +256,7 @@ def test_shells_side_by_side_do_not_disturb_each_other_and_the_last_switches_for
     both = [world.start([*cellbed("shell"), "--delay", "1", "--", *ask]) for _ in range(2)]
     assert len({next_line(process) for process in both}) == 2
     for process, left in zip(both, ("1", "0"), strict=True):
-        output, errors = process.communicate("\n", timeout=30)
+        output, errors = process.communicate("\n", timeout=200)
         assert output.strip() == f"::ffff:{HOST}", errors
         assert world.setting("ipv4/ip_forward") == left
 

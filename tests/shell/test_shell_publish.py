@@ -27,7 +27,7 @@ HOST_IPV6 = f"{INTERNET_IPV6[:-1]}2"
 EXCHANGE = """
 import socket, sys, time
 begin = time.monotonic()
-s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 200)
 s.sendall(b"x" * 100_000)
 s.shutdown(socket.SHUT_WR)
 answer = s.makefile("rb").read()
