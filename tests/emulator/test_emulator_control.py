@@ -25,15 +25,12 @@ class Client:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(30)
+        self._socket.settimeout(200)
         self._socket.connect(str(path))
         self._lines = self._socket.makefile("rb")
 
     def say(self, line: bytes) -> dict[str, Any]:
         self._socket.sendall(line + b"\n")
-        return self.hear()
-
-    def hear(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._lines.readline())
         return answer
 
