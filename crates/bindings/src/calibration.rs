@@ -8,9 +8,10 @@ use cellbed_recorder::calibration::{Calibration, Calibrator};
 use cellbed_recorder::virtual_network::{VirtualNetwork, saturate};
 use cellbed_recorder::workload::QueueKeeper;
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
+use crate::arrivals::invalid;
 use crate::link::parse;
 
 type Column<'py> = Bound<'py, PyArray1<i64>>;
@@ -24,11 +25,8 @@ pub fn calibrate_virtually(
 ) -> PyResult<String> {
     py.detach(|| {
         let mut network = VirtualNetwork::new(parse(uplink)?, parse(downlink)?);
-        written(
-            &network
-                .calibrate(Calibrator::new(Seed(seed)))
-                .map_err(refused)?,
-        )
+        let calibration = network.calibrate(Calibrator::new(Seed(seed)));
+        written(&calibration.map_err(invalid)?)
     })
 }
 
@@ -70,15 +68,11 @@ pub fn calibrate(
         || match cellbed_recorder::command::measure(server, secret, interface, seed) {
             Ok(calibration) => written(&calibration),
             Err(Error::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),
-            Err(error) => Err(refused(error)),
+            Err(error) => Err(invalid(error)),
         },
     )
 }
 
-fn refused(error: impl ToString) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
 fn written(calibration: &Calibration) -> PyResult<String> {
-    serde_json::to_string(calibration).map_err(refused)
+    serde_json::to_string(calibration).map_err(invalid)
 }

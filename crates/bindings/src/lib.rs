@@ -34,7 +34,6 @@ mod _core {
     #[pymodule_export]
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
-    #[pymodule_export]
     use super::trace::{
         Trace, TraceFormatError, parse_latency_offsets, parse_light_rows, parse_trace,
     };
@@ -61,9 +60,7 @@ fn network_helper(py: Python<'_>, arguments: Vec<OsString>) -> bool {
 #[pyfunction]
 fn pack_recording(py: Python<'_>, folder: std::path::PathBuf) -> PyResult<()> {
     let packed = py.detach(|| cellbed_recorder::pack(&folder));
-    packed
-        .map(drop)
-        .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+    packed.map(drop).map_err(arrivals::invalid)
 }
 
 #[pyfunction]
