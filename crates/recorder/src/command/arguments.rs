@@ -24,7 +24,7 @@ After a crash, `cellbed-recorder pack` completes the recording.
 
 Exit status: 0 recorded, 1 an error, 2 wrong arguments, 130 interrupted with nothing recorded.";
 
-const VERBS: &str = "The other end is `cellbed-recorder serve`. See also `cellbed-recorder calibrate --help`, `pack` and `secret`.";
+const VERBS: &str = "The other end is `cellbed-recorder serve`. See also `cellbed-recorder pack --help` and `secret`.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   cellbed-recorder secret secret
@@ -57,8 +57,6 @@ pub enum Verb {
     /// Record a network.
     #[command(after_help = RECORD_EXAMPLES)]
     Record(Box<Record>),
-    /// Measure the parameters of a network in less than five minutes.
-    Calibrate(Calibrate),
     /// Run the server for clients with the secret.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
@@ -178,7 +176,7 @@ pub struct Record {
     /// Skip the calibration; trains and rates must be given.
     #[arg(long, help_heading = "Calibration")]
     pub no_calibration: bool,
-    /// Use the calibration in this file, written by `calibrate`.
+    /// Use the calibration in this file, written by `cellbed calibrate`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Calibration", conflicts_with = "no_calibration")]
     pub calibration: Option<PathBuf>,
     /// Seed of the jitter and of the order of the calibration's trains.
@@ -192,18 +190,6 @@ pub struct Record {
 
     #[command(flatten)]
     pub signal: Signal,
-}
-
-#[derive(Args, Debug, Clone)]
-pub struct Calibrate {
-    #[command(flatten)]
-    pub reach: Reach,
-    /// Write the parameters to this JSON file instead of printing them.
-    #[arg(long = "out", short = 'o', alias = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
-    /// Seed of the order of trains.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub seed: u64,
 }
 
 #[derive(Args, Debug, Clone)]

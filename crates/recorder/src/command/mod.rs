@@ -8,16 +8,18 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
+use cellbed_link::Seed;
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
-use crate::calibration::Calibration;
+use crate::calibration::{Calibration, Calibrator};
 use crate::error::{Error, Result};
+use crate::record::Recorder;
 use crate::recording::pack;
 use crate::secure::Secret;
 use crate::server::{Limits, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
-use arguments::{Cellbed, Pack, Reach, Serve, Standalone, Verb};
+use arguments::{Cellbed, Pack, Serve, Standalone, Verb};
 
 /// Runs `cellbed-recorder` with these arguments, without the program's name. Returns the exit status: 0 done, 1 error,
 /// 2 invalid arguments, 130 interrupted before anything was recorded.
@@ -43,8 +45,7 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     })
 }
 
-/// Run `calibrate` and return its result, for callers that present the result themselves. Progress goes to standard
-/// error.
+/// Calibrate a network and return the result. Progress goes to standard error.
 ///
 /// server: HOST:PORT. secret: file with the server's secret. interface: `None`: by the routing table. seed: for the
 /// order of trains.
@@ -56,14 +57,11 @@ pub fn measure(
     interface: Option<String>,
     seed: u64,
 ) -> Result<Calibration> {
-    let reach = Reach {
-        server,
-        secret,
-        interface,
-        json: false,
-        quiet: false,
-    };
-    record::measure(&reach, seed)
+    let mut output = progress::Output::new(false, false);
+    let mut recorder = Recorder::connect(record::access(&server, &secret, interface)?)?;
+    recorder.calibrate(Calibrator::new(Seed(seed)), &mut |notice| {
+        output.notice(&notice)
+    })
 }
 
 fn parse<Arguments: CommandFactory + FromArgMatches>(
@@ -101,7 +99,6 @@ fn dispatch(verb: Verb) -> Result<()> {
     cellbed_netdev::print_diagnostics();
     match verb {
         Verb::Record(arguments) => record::record(&arguments),
-        Verb::Calibrate(arguments) => record::calibrate(&arguments),
         Verb::Serve(arguments) => serve(&arguments),
         Verb::Pack(Pack { folder, json }) => {
             let packed = pack(&folder)?;
