@@ -149,9 +149,8 @@ def test_the_report_has_what_each_replica_served(run: Path) -> None:
 
 
 def test_a_prediction_spreads_alike(tmp_path: Path) -> None:
-    found = predict_http(
-        tmp_path, NODES + APPS.replace("SERVER", "server.py"), "each", "turns", "least", "gone", kept=False
-    )
+    text = NODES.replace("8 s", "2 s") + APPS.replace("SERVER", "server.py")
+    found = predict_http(tmp_path, text, "each", "turns", "least", "gone", kept=False)
     turns = Counter(requests(found, "turns")["server"])
     assert max(turns.values()) - min(turns.values()) <= 1
     spread = Counter(requests(found, "each")["server"])
