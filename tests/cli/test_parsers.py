@@ -194,9 +194,11 @@ def read_with(run: Path, name: str, content: bytes) -> bool:
         path.unlink() if before is None else path.write_bytes(before)
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_any_value_in_the_description_of_a_run_is_read_or_an_error(run_folder: Path, count: int) -> None:
     content = json.loads((run_folder / "run.json").read_bytes())
+    for key, value in (("sites", True), ("started", 1), ("first_request_s", "soon")):
+        assert not read_with(run_folder, "run.json", json.dumps(content | {key: value}).encode())
     for number, (place, _) in enumerate(sample(leaves(content), count, "run")):
         odd = changed(content, place, VALUES[number % len(VALUES)])
         read_with(run_folder, "run.json", json.dumps(odd).encode())
