@@ -124,7 +124,6 @@ def _wheel(folder: Path, content: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.slow  # pip in four processes
 @needs_libc
 def test_the_set_up_refuses_a_package_whose_file_was_altered_or_has_no_hash(tmp_path: Path) -> None:
     environment = _clone(tmp_path)
