@@ -15,6 +15,7 @@ from cellbed.experiments.virtual.migrations import read_parameters
 from distributions import environment, install
 from in_process import cellbed
 from scenario_text import app_table, scenario_head
+from small_scenario import SERVED
 
 NODE = {"cpus": 1.0, "memory": "512 MiB"}
 SCENARIO = (
@@ -42,10 +43,6 @@ save = "200 ms"
 restore = "100 ms"
 switch = "20 ms"
 """
-SERVED = {
-    **{"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 200, "bytes_up": 0, "bytes_down": 6_000},
-    **{"input": None, "services": {}, "wire_down": 6_200, "head": 6_200, "kept": True},
-}
 LEAP = """
 from cellbed.testbed.migration.strategy import Strategy
 

@@ -1,4 +1,4 @@
-"""A scenario of a second with two nodes, and an application that a server of Python's library has."""
+"""A scenario of a second with two nodes, an application that a server of Python's library has, and a sample of it."""
 
 from scenario_text import app_table, scenario_head, server_keys
 
@@ -18,3 +18,17 @@ WEB = app_table(
     drain="1 s",
     server=server_keys("python3 -m http.server --protocol HTTP/1.1 8080", 8080),
 )
+SERVED = {
+    "generator": 50_000,
+    "server": 2_000_000,
+    "receive": 200_000,
+    "code": 200,
+    "bytes_up": 0,
+    "bytes_down": 5_000,
+    "input": None,
+    "services": {},
+    "wire_down": 5_200,
+    "head": 5_200,
+    "kept": True,
+}
+"""A request in a profile; times in ns."""

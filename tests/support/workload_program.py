@@ -111,9 +111,9 @@ class Load:
 
     raw: Path
 
-    def __call__(self, url: str, *, duration_ns: int = SECOND, **keys: Any) -> list[dict[str, Any]]:
+    def __call__(self, url: str, *, authorities: str | None = None, **keys: Any) -> list[dict[str, Any]]:
         """The record of its requests by number; its counts must agree with them."""
-        done, requests, _ = _carry_out(self.raw, "http", deploy(self.raw, "http", url, keys, duration_ns=duration_ns))
+        done, requests, _ = _carry_out(self.raw, "http", deploy(self.raw, "http", url, keys, authorities))
         statuses = Counter(request["status"] for request in requests)
         assert done["completed"] == statuses["ok"] + statuses["late"]
         assert done["lost"] == statuses["lost"]
@@ -146,22 +146,18 @@ def _server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def deploy(
-    folder: Path, kind: str, url: str, keys: dict[str, Any], authorities: str | None = None, duration_ns: int = SECOND
-) -> Deployment:
+def deploy(folder: Path, kind: str, url: str, keys: dict[str, Any], authorities: str | None = None) -> Deployment:
     keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
     text = SCENARIO.replace('"http"\nserver', f'"{kind}"\nserver')
     text += "".join(f"{key} = {to_toml(value)}\n" for key, value in keys.items())
     table = parse(text, source="x.toml", folder=folder).applications["workload"]
     nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
-    return Deployment("web", table, 0, *nodes, 0, duration_ns, authorities=authorities)
+    return Deployment("web", table, 0, *nodes, 0, SECOND, authorities=authorities)
 
 
-def load(
-    folder: Path, kind: str, url: str, *, authorities: str | None = None, **keys: Any
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def load(folder: Path, kind: str, url: str, **keys: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Run an endpoint with the keys of a scenario's table; returns the records of requests and of messages."""
-    return _carry_out(folder, kind, deploy(folder, kind, url, keys, authorities))[1:]
+    return _carry_out(folder, kind, deploy(folder, kind, url, keys))[1:]
 
 
 def _carry_out(folder: Path, kind: str, deployment: Deployment) -> tuple[dict[str, Any], list[Any], list[Any]]:

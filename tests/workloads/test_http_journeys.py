@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from any_text import ODD_TEXT, many
-from cellbed.scenario import ScenarioError, parse
 from cellbed_node.http import journeys
 from cellbed_node.http.journeys import Journey, Step, User
 from cellbed_node.http.messages import SPLITTERS
-from workload_program import SCENARIO, Load
+from workload_program import Load
 
 MS = 1_000_000
 SHOP = [
@@ -146,38 +145,6 @@ def test_users_choose_journeys_by_their_weights(load: Load, shop: str) -> None:
     assert names.count("look") > names.count("wait") > 0
     again = load(shop, journeys=journeys, rate="60 /s")
     assert names == [request["step"] for request in again]
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ('journey = [{ get = "/", post = "/" }]', ("workload.journey", "needs one of get, post")),
-        ('journey = [{ get = "/" }, { get = "/{item}" }]', ("journey[1].get", "unknown name '{item}'")),
-        ('journey = [{ get = "/{item}", take = { item = "x" } }]', ("journey[0].get", "unknown name '{item}'")),
-        ('journey = [{ get = "/", take = { a = "$.x[" } }]', ("journey[0].take", "not a place in JSON")),
-        ('journey = [{ get = "/", take = { a = "(" } }]', ("journey[0].take", "not a regular expression")),
-        ('journey = [{ get = "/", take = { seed = "a" } }]', ("journey[0].take", "another meaning")),
-        ('journey = [{ get = "/", think = ["2 s", "1 s"] }]', ("journey[0]", "exchange them")),
-        ('journey = [{ get = "/", headers = { Host = "a" } }]', ("journey[0].headers", "'headers' of the application")),
-        ('journey = [{ get = "/" }]\nmethod = "PUT"', ("workload.method", "have their own")),
-        (
-            'journey = [{ get = "/" }]\n[workload.journeys.a]\nsteps = [{ get = "/" }]',
-            ("workload.journey", "'journeys'"),
-        ),
-    ],
-)
-def test_mistakes_in_journeys_are_errors_of_their_lines(tmp_path: Path, keys: str, words: tuple[str, ...]) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        parse(f'{SCENARIO}rate = "1 /s"\nurl = "http://x"\n{keys}\n', source="http.toml", folder=tmp_path)
-    (line,) = str(caught.value).splitlines()
-    for word in words:
-        assert word in line
-
-
-def test_the_url_of_journeys_has_no_path(tmp_path: Path) -> None:
-    text = f'{SCENARIO}rate = "1 /s"\nurl = "http://x/shop"\njourney = [{{ get = "/" }}]\n'
-    with pytest.raises(ScenarioError, match="steps of a journey have the path"):
-        parse(text, source="http.toml", folder=tmp_path)
 
 
 @many

@@ -1,6 +1,7 @@
 """The kinds of application: what a new one gets by its line in the registry, what the reference shows, and errors of
 their tables."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from cellbed_node.web.loading import PageLoad, PageObject
 from distributions import environment, install
 from in_process import cellbed
 from scenario_text import recorded_scenario, refusal, scenario_head
+from site_examples import har
 
 ROOT = Path(__file__).parents[2]
 BACKENDS = get_args(get_args(nodes.AnyBackend)[0])
@@ -105,7 +107,43 @@ def test_each_kind_of_node_has_its_back_end() -> None:
 
 HEAD = scenario_head({"endpoint": {"count": 2, "cpus": 1.0}, "edge": {"cpus": 1.0}}, duration="6 s")
 LOAD = 'server = "edge"\nrate = "3 /s"\n'
-MISFITS = {
+HOST = f'{LOAD}url = "http://x"\n'
+MISFITS = {  # keys, and words of the error
+    "http": [
+        (LOAD + 'url = "ftp://x/"', "url: ; not the URL of a request"),
+        (LOAD + 'url = "http://x/"\nstream = "lines"', "stream: ; sse ; chunks"),
+        (LOAD + 'url = "http://x/\\u00e9"', "url: ; percent-encoded"),
+        (LOAD + 'url = "http://:80/"', "url: ; not the URL of a request ; http://{server.address}:8080/path"),
+        (LOAD + 'url = "http://{server.adress}/"', "url: ; unknown name ; server.address"),
+        (LOAD + 'url = "http://x/{"', "url: ; single '{' ; '{{'"),
+        (LOAD + 'url = "http://x/"\nmethod = "CONNECT"', "method: ; tunnel"),
+        (LOAD + 'url = "http://x/"\nbody = "a"\nbody_size = "1 KiB"', "body_size: ; 'body'"),
+        (LOAD + 'url = "http://x/"\nheaders = { Content-Length = "3" }', "headers ; set by cellbed"),
+        (LOAD + 'url = "http://x/"\nheaders = { "a b" = "3" }', 'headers."a b": ; cannot be a name'),
+        (LOAD + 'url = "http://x/"\narrivals = "closed"', "rate: ; closed"),
+        (HOST + 'journey = [{ get = "/", post = "/" }]', "journey ; needs one of get, post"),
+        (HOST + 'journey = [{ get = "/" }, { get = "/{item}" }]', "journey[1].get: ; unknown name '{item}'"),
+        (HOST + 'journey = [{ get = "/{item}", take = { item = "x" } }]', "journey[0].get: ; unknown name '{item}'"),
+        (HOST + 'journey = [{ get = "/", take = { a = "$.x[" } }]', "journey[0].take ; not a place in JSON"),
+        (HOST + 'journey = [{ get = "/", take = { a = "(" } }]', "journey[0].take ; not a regular expression"),
+        (HOST + 'journey = [{ get = "/", take = { seed = "a" } }]', "journey[0].take ; another meaning"),
+        (HOST + 'journey = [{ get = "/", think = ["2 s", "1 s"] }]', "journey[0] ; exchange them"),
+        (HOST + 'journey = [{ get = "/", headers = { Host = "a" } }]', "headers ; 'headers' of the application"),
+        (HOST + 'journey = [{ get = "/" }]\nmethod = "PUT"', "method: ; have their own"),
+        (HOST + 'journey = [{ get = "/" }]\n[apps.x.journeys.a]\nsteps = [{ get = "/" }]', "journey: ; 'journeys'"),
+        (LOAD + 'url = "http://x/shop"\njourney = [{ get = "/" }]', "url: ; steps of a journey have the path"),
+        (HOST + 'grpc = "Greeter"', "grpc: "),
+        (HOST + 'grpc = "a/B"\nversion = "1.1"', "version: ; HTTP/2"),
+        (HOST + 'grpc = "a/B"\nmethod = "PUT"', "method: ; 'grpc' determines it"),
+        (HOST + 'grpc = "a/B"\nbody_hex = "0g"', "body_hex: "),
+        (HOST + "messages = 2", "messages: ; 'grpc'"),
+    ],
+    "websocket": [
+        (LOAD + 'url = "http://x/"', "url: ; ws://{server.address}:8080/path"),
+        (LOAD + 'url = "ws://x/"\nmessage = "hello"', "message: ; write it in the message"),
+        (LOAD + 'url = "ws://x/"\nmessage = "{requst}"', "message: ; unknown name '{requst}'"),
+        (LOAD + 'url = "ws://x/"\nheaders = { Sec-WebSocket-Key = "a" }', "headers ; set by cellbed"),
+    ],
     "call": [
         ("", "write the node group of the relay"),
         ('server = "endpoint"', "an end of the call is there"),
@@ -145,6 +183,16 @@ MISFITS = {
         (LOAD + 'url = "http://{server.address}/"', "browsers use it with TLS alone"),
         (LOAD + 'root = "missing"', "no file or folder 'missing'"),
         (LOAD + 'root = "."', "no index.html"),
+        (LOAD + 'site = "shop.warc.gz"\nurl = "https://www.shop.test/"', "has no reply of"),
+        (LOAD + 'site = "shop.warc.gz"\norigins = { "cdn.shop.tst" = "edge" }', "did you mean 'cdn.shop.test'"),
+        (LOAD + 'site = "shop.warc.gz"\norigins = { "cdn.*" = "cloud" }', "'cloud' has no nodes"),
+        (LOAD + 'site = "shop.warc.gz"\nroot = "."', "remove one of the two"),
+        ('rate = "1 /s"\nsite = "shop.warc.gz"', "write the node group that serves the page"),
+        (LOAD + 'page = "google"\norigins = { "cdn.*" = "edge" }', "belong to a recorded site"),
+        (LOAD + 'site = "cut.warc.gz"', "truncated"),
+        (LOAD + 'site = "none.warc.gz"', "none.warc.gz"),
+        (LOAD + 'site = "lte-suburban"', "contains no recorded site: it has uplink and downlink"),
+        (LOAD + 'site = "lte-suburbn"', "did you mean 'lte-suburban'? write the name of a recorded site"),
     ],
     "plates": [
         (LOAD + 'model = "own.onnx"', "write the Python file with preprocess and postprocess"),
@@ -159,13 +207,28 @@ FILES = {"there.m3u8": "", "own.onnx": "", "own.pt": "", "half.py": "def preproc
 FILES["own.py"] = "def preprocess(image): ...\ndef postprocess(outputs): ...\n"
 
 
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A recorded site, and one that is truncated."""
+    folder = tmp_path_factory.mktemp("sites")
+    (folder / "shop.har").write_text(json.dumps(har()))
+    cellbed("web", "import", folder / "shop.har", "-o", folder / "shop.warc.gz", status=0)
+    content = (folder / "shop.warc.gz").read_bytes()
+    return content, content[:-100]
+
+
 @pytest.mark.parametrize(
     ("kind", "keys", "problem"), [(kind, *each) for kind, misfits in MISFITS.items() for each in misfits]
 )
-def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str, keys: str, problem: str) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    assert problem in refusal(f'{HEAD}[apps.x]\nkind = "{kind}"\n{keys}\n', tmp_path)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(
+    tmp_path: Path, sites: tuple[bytes, bytes], kind: str, keys: str, problem: str
+) -> None:
+    for name, content in (FILES | dict(zip(("shop.warc.gz", "cut.warc.gz"), sites, strict=True))).items():
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    refused = refusal(f'{HEAD}[apps.x]\nkind = "{kind}"\n{keys}\n', tmp_path)
+    assert refused.splitlines()[0].startswith("x.toml:")
+    for words in problem.split(" ; "):
+        assert words in refused
 
 
 CHROMIUM = (PROGRAMS, "sudo apt install chromium")

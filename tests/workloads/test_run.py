@@ -42,7 +42,7 @@ def groups_of(identifier: str) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One complete run with two endpoints, shared by the tests that only look."""
     folder = tmp_path_factory.mktemp("finished")
     cache, temporary = folder / "cache", folder / "temporary"
@@ -50,10 +50,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
         made.mkdir(parents=True, exist_ok=True)
     (cache / "cellbed").symlink_to(cache_folder())  # making the model and the photographs takes seconds
     env = {"XDG_CACHE_HOME": str(cache), "TMPDIR": str(temporary)}
-    outcome = run("run", write_recorded(folder, count=2), "--out", folder / "runs", env=env, status=0)
+    run("run", write_recorded(folder, count=2), "--out", folder / "runs", env=env, status=0)
     # ONNX Runtime's telemetry would leave files in both.
     assert [path.name for path in [*cache.iterdir(), *temporary.iterdir()]] == ["cellbed"]
-    return only_folder(folder / "runs"), outcome
+    return only_folder(folder / "runs")
 
 
 @pytest.fixture(scope="module")
@@ -112,44 +112,32 @@ def test_everything_that_a_user_may_not_do_is_reported_at_once(tmp_path: Path) -
     assert not (tmp_path / "cache" / "cellbed").exists()
 
 
-def test_complete_run_leaves_everything_in_its_folder(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    folder, _ = finished
-    for name in (
-        "scenario.toml",
-        "scenario.resolved.json",
-        "run.json",
-        "environment.json",
-        "summary.json",
-        "requests.parquet",
-        "links.parquet",
-        "nodes.parquet",
-        "report.html",
-    ):
-        assert (folder / name).stat().st_size > 0, name
-    assert not list(folder.glob("*.tmp"))
-    description = json.loads((folder / "run.json").read_text())
+def test_complete_run_leaves_everything_in_its_folder(finished: Path) -> None:
+    texts = ("scenario.toml", "scenario.resolved.json", "run.json", "environment.json", "summary.json", "report.html")
+    for name in (*texts, "requests.parquet", "links.parquet", "nodes.parquet"):
+        assert (finished / name).stat().st_size > 0, name
+    assert not list(finished.glob("*.tmp"))
+    description = json.loads((finished / "run.json").read_text())
     assert description["status"] == "complete"
     assert description["proof"]
     assert all(proof["ok"] for proof in description["proof"])
-    environment = json.loads((folder / "environment.json").read_text())
+    environment = json.loads((finished / "environment.json").read_text())
     assert len(environment["traces"]["lte-suburban.up"]) == 64
     assert environment["congestion_control"]
 
 
 def test_every_request_is_accounted_for_and_its_parts_sum_up(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
+    finished: Path,
 ) -> None:
     import polars as pl
 
-    folder, _ = finished
-    requests = pl.read_parquet(folder / "requests.parquet")
+    requests = pl.read_parquet(finished / "requests.parquet")
     assert requests.height > 0
     assert set(requests["endpoint"]) == {"endpoint-0", "endpoint-1"}
     answered = requests.filter(pl.col("status") == "ok")
     assert answered.height > 0
     parts = answered.select(pl.sum_horizontal(pl.col("^part_.*$")).alias("parts"), pl.col("latency_s"))
     share = ((parts["latency_s"] - parts["parts"]).abs() / parts["latency_s"]).median()
-    assert share is not None
     assert share < 0.01
     assert answered.select(pl.min_horizontal(pl.col("^part_.*$")).min()).item() >= 0
 
@@ -178,9 +166,7 @@ def test_a_disturbed_run_is_reported_as_such(disturbed: tuple[Path, str, dict[st
         assert all(user["packets"] > 0 for user in cell["users"])
 
 
-def test_one_seed_gives_one_schedule(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], disturbed: tuple[Path, str, dict[str, str]]
-) -> None:
+def test_one_seed_gives_one_schedule(finished: Path, disturbed: tuple[Path, str, dict[str, str]]) -> None:
     def schedule(folder: Path) -> list[tuple[str, int]]:
         zero = json.loads((folder / "run.json").read_text())["t0_ns"]
         rows = []
@@ -190,7 +176,7 @@ def test_one_seed_gives_one_schedule(
         return sorted(each for each in due if each[1] < 1_000_000_000)
 
     # A schedule does not know when it will be cut off. Nor does it depend on the locale, nor do the run's files.
-    first, second = schedule(finished[0]), schedule(disturbed[0])
+    first, second = schedule(finished), schedule(disturbed[0])
     assert run("report", disturbed[0], env=disturbed[2]).returncode == 0
     assert "5 ms ± 1 ms" in (disturbed[0] / "run.json").read_text(encoding="utf-8")
     assert first == second
@@ -232,7 +218,7 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
     assert identifier not in {record.identifier for record in records()}
     if phase != "running for":
         assert not list((tmp_path / "runs").glob("*")), "a folder in which nothing was measured"
-    if phase == "running for":
+    else:
         folder = only_folder(tmp_path / "runs")
         assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
         cellbed("report", folder, "--open", "no", status=0)
@@ -252,7 +238,6 @@ def run_until(tmp_path: Path, phase: str) -> tuple[subprocess.Popen[str], str]:
 
 def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
     """Read the run's messages until a phase begins; returns the identifier of its record, empty if it has none."""
-    assert process.stderr is not None
     said = []
     for line in process.stderr:
         said.append(line)
@@ -264,7 +249,8 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
     return mine[0] if mine else "no-record"
 
 
-@pytest.mark.parametrize("phase", ["measuring", pytest.param("starting", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["measuring", "starting"])
 def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> None:
     process, identifier = run_until(tmp_path, phase)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
@@ -297,6 +283,7 @@ def name_of(process: int) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In the registry of all others, a run of another test may be the next one.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,4 +1,4 @@
-"""A run that loads unmodified HTTP servers, and one whose service reports spans."""
+"""A run that loads unmodified HTTP servers, of which one reports spans, and its prediction."""
 
 import json
 import os
@@ -14,14 +14,40 @@ from cellbed_node.processes import find
 from in_process import cellbed
 from scenario_text import app_table, scenario_head, server_keys
 
-ROOT = Path(__file__).parents[2]
+SPANS = Path(__file__).parents[2] / "python" / "cellbed" / "spans.py"
 NGINX = find("nginx")
+FILES = app_table(
+    "files",
+    "http",
+    client="phone",
+    version="2",
+    url="http://{server.address}:8080/page",
+    rate="10 /s",
+    arrivals="poisson",
+    server=server_keys(
+        ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"],
+        8080,
+        copy_in={"nginx.conf": "nginx.conf", "page": "page", "small": "small"},
+    ),
+)
+WRITERS = {"patient": 8083, "prompt": 8084}
+"""Servers that write the header of a reply first, and their ports. The first one leaves the algorithm of Nagle on."""
+
+
+def _writer(name: str, port: int) -> str:
+    """Return the application with a server and a client of its own link."""
+    url, file = f"http://{{server.address}}:{port}/small", f"{name}.py"
+    server = server_keys(["%(python)s", file], port, copy_in={file: file})
+    return app_table(name, "http", client="near", url=url, rate="6 /s", server=server)
+
+
 SCENARIO = (
     scenario_head(
         {
             "phone": {"class": "endpoint", "count": 2},
             "crowded": {"class": "endpoint", "link": {"down": "1 Mbit/s"}},
             "polite": {"class": "endpoint", "link": {"down": "1 Mbit/s"}},
+            "near": {"class": "endpoint", "link": {"base_delay": "10 ms"}},
             "edge": {"cpus": 1.5, "memory": "1 GiB"},
         },
         mobile={"base_delay": "5 ms"},
@@ -30,20 +56,7 @@ SCENARIO = (
         duration="3 s",
         seed=5,
     )
-    + app_table(
-        "files",
-        "http",
-        client="phone",
-        version="2",
-        url="http://{server.address}:8080/page",
-        rate="10 /s",
-        arrivals="poisson",
-        server=server_keys(
-            ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"],
-            8080,
-            copy_in={"nginx.conf": "nginx.conf", "page": "page", "small": "small"},
-        ),
-    )
+    + FILES
     + app_table(
         "shop",
         "http",
@@ -56,6 +69,7 @@ SCENARIO = (
             ["%(python)s", "service.py", "8081"], 8081, copy_in={"service.py": "service.py", "spans.py": "spans.py"}
         ),
     )
+    + "".join(_writer(*each) for each in WRITERS.items())
     + app_table("crowded", "http", client="crowded", version="2", url="http://{files.address}:8080/small", rate="10 /s")
     + app_table(
         "polite",
@@ -111,6 +125,36 @@ class Shop(http.server.BaseHTTPRequestHandler):
 
 http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Shop).serve_forever()
 """
+PATIENT = """
+import http.server
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "700")
+        self.end_headers()
+        self.wfile.write(bytes(700))
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("", 8083), Handler).serve_forever()
+"""
+PROMPT = """
+import asyncio
+
+async def serve(reader, writer):
+    while await reader.readuntil(b"\\r\\n\\r\\n"):
+        writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 700\\r\\n\\r\\n")
+        writer.write(bytes(700))
+
+async def main():
+    await (await asyncio.start_server(serve, "0.0.0.0", 8084)).serve_forever()
+
+asyncio.run(main())
+"""
 
 pytestmark = [
     pytest.mark.skipif(not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="/dev/net/tun cannot be opened"),
@@ -120,17 +164,28 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one run with both servers."""
-    here = tmp_path_factory.mktemp("http")
-    (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable, "client": CLIENT})
-    (here / "nginx.conf").write_text(NGINX_CONF)
-    (here / "page").write_bytes(bytes(50_000))
-    (here / "small").write_bytes(bytes(20_000))
-    (here / "service.py").write_text(SERVICE)
-    (here / "spans.py").write_bytes((ROOT / "python" / "cellbed" / "spans.py").read_bytes())
-    cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits", status=0)
-    (run,) = (here / "runs").iterdir()
+    """The folder of one run with all servers."""
+    return _run(tmp_path_factory.mktemp("http"), SCENARIO)
+
+
+def _run(here: Path, text: str, *options: str | Path) -> Path:
+    """Run a scenario, or predict it; return the folder of the run."""
+    files = {"nginx.conf": NGINX_CONF, "page": "x" * 50_000, "small": "x" * 20_000, "service.py": SERVICE}
+    files |= {"patient.py": PATIENT, "prompt.py": PROMPT, "spans.py": SPANS.read_text()}
+    for name, content in files.items():
+        (here / name).write_text(content)
+    out = here / ("predicted" if options else "real")
+    (here / "scenario.toml").write_text(text % {"nginx": NGINX, "python": sys.executable, "client": CLIENT})
+    done = cellbed("run", here / "scenario.toml", "--out", out, "--no-limits", *options, status=0)
+    (run,) = out.iterdir()
+    (run / "printed").write_text(done.stdout)
     return run
+
+
+@pytest.fixture(scope="module")
+def predicted(folder: Path) -> Path:
+    """The folder of a prediction of the applications that have a model, by the profile of the run."""
+    return _run(folder.parents[1], SCENARIO[: SCENARIO.index("[apps.crowded]")], "--virtual", "--profile", folder)
 
 
 def _requests(run: Path, app: str) -> pl.DataFrame:
@@ -188,22 +243,16 @@ def test_a_reply_that_waits_behind_others_of_its_connection_is_not_server_time(f
     assert "Waiting behind other replies" in (folder / "report.html").read_text()
 
 
-def test_a_prediction_has_the_spans_of_the_real_run(folder: Path) -> None:
-    text = (folder / "scenario.toml").read_text()
-    scenario = folder.parents[1] / "predicted.toml"
-    scenario.write_text(text[: text.index("[apps.crowded]")])
-    options = ("--virtual", "--profile", folder, "--no-limits")
-    cellbed("run", scenario, *options, "--out", folder.parents[1] / "predicted", status=0)
-    (run,) = (folder.parents[1] / "predicted").iterdir()
-    predicted = _requests(run, "shop").drop_nulls("residual_s")
+def test_a_prediction_has_the_spans_of_the_real_run(folder: Path, predicted: Path) -> None:
+    foreseen = _requests(predicted, "shop").drop_nulls("residual_s")
     real = _requests(folder, "shop").filter(pl.col("error").is_null()).drop_nulls("residual_s")
-    assert len(predicted) > 20
+    assert len(foreseen) > 20
     for column in ("part_service_work", "part_service_query"):
-        assert set((predicted[column] * 1e9).round()) <= set((real[column] * 1e9).round())
-    server = [each.select(pl.sum_horizontal("^part_(service_.*|server)$")).to_series() for each in (real, predicted)]
+        assert set((foreseen[column] * 1e9).round()) <= set((real[column] * 1e9).round())
+    server = [each.select(pl.sum_horizontal("^part_(service_.*|server)$")).to_series() for each in (real, foreseen)]
     assert server[0].min() * 0.99 <= server[1].min() <= server[1].max() <= server[0].max() * 1.01
-    assert predicted["residual_s"].abs().max() < 1e-6
-    assert "Server: query" in (run / "report.html").read_text()
+    assert foreseen["residual_s"].abs().max() < 1e-6
+    assert "Server: query" in (predicted / "report.html").read_text()
 
 
 def test_spans_of_a_plain_program_divide_the_time_of_its_connections(folder: Path) -> None:
@@ -234,13 +283,22 @@ def test_a_policy_lowers_the_latency_over_a_slow_link_and_what_it_skips_is_count
     # Never two in a row: half of the rate is the least.
     numbers = skipped["request"].sort()
     assert (numbers.diff().drop_nulls() >= 2).all()
-    assert crowded.percentiles[0].value is not None
-    assert polite.percentiles[0].value is not None
     assert polite.percentiles[0].value < crowded.percentiles[0].value
-
-
-def test_reports_count_what_a_policy_skipped(folder: Path) -> None:
-    (polite,) = (each for each in Summary.read(folder).applications if each.name == "polite")
-    assert f"by policy: {polite.requests.skipped} more skipped, 0 sent reduced" in cellbed("report", folder).stdout
+    assert f"by policy: {polite.requests.skipped} more skipped, 0 sent reduced" in (folder / "printed").read_text()
     assert polite.title == "HTTP/2, GET /small, policy halve above 200 ms"
     assert "Skipped by the policy" in (folder / "report.html").read_text()
+
+
+def test_the_profile_shows_whether_the_end_of_a_reply_waits_for_an_acknowledgement(
+    folder: Path, predicted: Path
+) -> None:
+    for run in (folder, predicted):
+        samples = profile.of_run(run).applications
+        assert {name: samples[name][0]["nagle"] for name in WRITERS} == {"patient": True, "prompt": False}
+    transport = {name: _requests(predicted, name)["part_downlink_transport"] for name in WRITERS}
+    # The way there and back takes 24 ms.
+    assert transport["patient"].min() > 0.02  # type: ignore[operator]
+    assert transport["prompt"].max() < 0.01  # type: ignore[operator]
+    # It is not time of the server.
+    own = sum(sample["server"] for sample in profile.of_run(folder).applications["patient"]) / 1e9
+    assert own == pytest.approx(_requests(folder, "patient")["part_server"].sum(), abs=1e-3)

@@ -157,7 +157,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "chat.py").write_text(CHAT)
     (here / "echo.py").write_text(ECHO)
     (here / "greeter.py").write_text(GREETER.replace("127.0.0.1:0", "0.0.0.0:8081"))
-    cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits", status=0)
+    done = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits", status=0)
+    (here / "printed").write_text(done.stdout)
     (run,) = (here / "runs").iterdir()
     return run
 
@@ -214,10 +215,15 @@ def test_messages_of_a_streamed_reply_are_measured_apart_from_the_pauses_of_the_
     measures = {measure.label: measure for measure in summary.measures}
     assert measures["between messages"].requests == len(later)
     assert measures["time to first byte"].least < requests["latency_s"].min()  # type: ignore[operator]
-    assert "between messages" in cellbed("report", folder).stdout
-    (row,) = (each for each in measure(folder)[0] if each["app"] == app)
-    assert row["between_messages_p50_s"] == measures["between messages"].median
-    assert row["first_byte_p99_s"] is None  # too few requests
+
+
+def test_measures_of_streamed_replies_are_printed_and_in_datasets(folder: Path) -> None:
+    assert "between messages" in (folder.parents[1] / "printed").read_text()
+    summaries = {each.name: each for each in Summary.read(folder).applications}
+    for row in (each for each in measure(folder)[0] if each["app"] in ("events", "chunks")):
+        measures = {measure.label: measure for measure in summaries[row["app"]].measures}
+        assert row["between_messages_p50_s"] == measures["between messages"].median
+        assert row["first_byte_p99_s"] is None  # too few requests
 
 
 def test_each_step_of_a_journey_is_reported(folder: Path) -> None:

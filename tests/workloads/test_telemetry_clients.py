@@ -12,6 +12,7 @@ import pytest
 
 import cellbed
 import in_process
+from scenario_text import app_table, scenario_head, server_keys
 
 SERVER = """
 import json, sys, time
@@ -96,48 +97,37 @@ for _ in range(3):
 ENDS_EARLY = {"requests": 2, "urllib3": 10, "httpx": 12, "aiohttp": 12, "undici": 0, "go": 0}
 """Spans of twelve that end with the headers of their replies, or later where the client had to wait for a processor;
 the others end after the last byte."""
-SCENARIO = """
-name = "clients"
-duration = "40 s"
-nodes.phone = {{ class = "endpoint", count = {count}, cpus = 1.0, memory = "256 MiB" }}
-nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
-links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
-links.core = {{ edge = "2 ms" }}
-
-[apps.web]
-kind = "program"
-server = {{ on = "edge", command = ["{python}", "SERVER"], ready = {{ port = 8080 }} }}
-"""
-APP = """
-[apps.{name}]
-kind = "program"
-telemetry = true
-after = ["web"]
-client = {{ on = "phone", command = {command}, environment = {{ OTEL_METRICS_EXPORTER = "none" }} }}
-"""
+SCENARIO = scenario_head(
+    {"phone": {"class": "endpoint", "cpus": 1.0}, "edge": {"cpus": 1.0}},
+    mobile={"base_delay": "10 ms"},
+    core={"edge": "2 ms"},
+    duration="40 s",
+) + app_table("web", server=server_keys([sys.executable, "SERVER"], 8080))
 DELAY_NS = 12_000_000
 CLOCKS_NS = 2_000_000
 """Difference of the wall clock and the monotonic clock, which spans and packets are stamped with, and its error."""
 
 
-def test_sequential_requests_end_with_their_replies(tmp_path: Path) -> None:
-    commands = {
-        name: [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, name.upper(), name]
-        for name in (*CLIENTS, "local")
-    }
-    programs = {name: CLOCK + text for name, text in (CLIENTS | {"local": LOCAL}).items()}
-    run = check(tmp_path, commands, programs)
+@pytest.mark.parametrize(
+    "names", [("requests", "aiohttp", "local"), pytest.param(("urllib3", "httpx"), marks=pytest.mark.slow)]
+)
+def test_sequential_requests_end_with_their_replies(tmp_path: Path, names: tuple[str, ...]) -> None:
+    instrument = str(Path(sys.executable).with_name("opentelemetry-instrument"))
+    commands = {name: [instrument, sys.executable, name.upper(), name] for name in names}
+    run = check(tmp_path, commands, {name: CLOCK + (CLIENTS | {"local": LOCAL})[name] for name in names})
     assert run.summary.warnings == [
         "local: 3 of 3 requests could not be assigned to a connection, and have no parts: "
         "3 × no TCP connection of its node goes to its server and port"
-    ]
+    ] * ("local" in names)
 
 
 def check(folder: Path, commands: dict[str, list[str]], programs: dict[str, str]) -> cellbed.Run:
     """Run clients, and compare each request with the clock of its client and its server."""
-    text = SCENARIO.format(count=1, python=sys.executable)
+    text = SCENARIO
     for name, command in commands.items():
-        text += APP.format(name=name, command=json.dumps([*command, "http://{web.address}:8080"]))
+        client = {"on": "phone", "command": [*command, "http://{web.address}:8080"]}
+        client["environment"] = {"OTEL_METRICS_EXPORTER": "none"}
+        text += app_table(name, telemetry=True, after=["web"], client=client)
     run = cellbed.load(in_process.run_apart(folder, text, server=SERVER, **programs))
     wrote = dict(lines(run.path / "raw" / "web.edge-0.server.out"))
     for name in commands.keys() & ENDS_EARLY.keys():

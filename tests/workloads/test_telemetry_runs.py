@@ -14,23 +14,21 @@ import cellbed
 import in_process
 from descendants import descendants
 from run_commands import command, has_ended, only_folder, processes_of
+from scenario_text import app_table, scenario_head, server_keys
 
 pytestmark = pytest.mark.needs_tun
 PATIENCE_S = 120
-SCENARIO = f"""
-name = "exports"
-duration = "DURATION"
-nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
-nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
-links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
-links.core = {{ edge = "2 ms" }}
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-[apps.shop]
-kind = "program"
-telemetry = true
-client = {{ on = "phone", command = ["{sys.executable}", "CLIENT"], VARIABLES }}
-server = {{ on = "edge", command = ["{sys.executable}", "-m", "http.server", "8080"], ready = {{ port = 8080 }} }}
-"""
+
+def scenario(duration: str, **variables: str) -> str:
+    """Return a scenario with a client that exports. variables: its environment."""
+    client = {"on": "phone", "command": [sys.executable, "CLIENT"], "environment": variables}
+    server = server_keys([sys.executable, "-m", "http.server", "8080"], 8080)
+    head = scenario_head({"phone": {"class": "endpoint"}, "edge": {}}, duration=duration)
+    return head + app_table("shop", telemetry=True, client=client, server=server)
+
+
 WRONG = """
 import os, socket, sys, urllib.error, urllib.request
 for _ in range(3):
@@ -56,9 +54,9 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_exports_to_the_wrong_place_are_counted_and_their_reasons_named(tmp_path: Path) -> None:
-    variables = 'environment = { OTEL_EXPORTER_OTLP_ENDPOINT = "http://127.0.0.1:4318/collector" }'
-    text = SCENARIO.replace("VARIABLES", variables).replace("DURATION", "10 s")
+    text = scenario("10 s", **{ENDPOINT: "http://127.0.0.1:4318/collector"})
     folder = in_process.run_apart(tmp_path, text, client=WRONG)
     warnings = cellbed.load(folder).summary.warnings
     expected = [
@@ -80,8 +78,7 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         (folder / "client.py").write_text(ENDLESS)
-        text = SCENARIO.replace("VARIABLES", "environment = {}").replace("DURATION", "5 s")
-        (folder / "x.toml").write_text(text.replace("CLIENT", str(folder / "client.py")))
+        (folder / "x.toml").write_text(scenario("5 s").replace("CLIENT", str(folder / "client.py")))
         self.output = folder / "output"
         words = command("run", folder / "x.toml", "--out", folder / "runs", "--no-limits")
         environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
@@ -113,6 +110,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_process_and_none_prints_afterwards(run: Run) -> None:
     printed = run.output.read_text()
     run.process.kill()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from any_text import many
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.virtual import tls
 from cellbed.workloads.virtual.world import Socket, World
@@ -22,6 +23,7 @@ def pair() -> tuple[tls.Client, tls.Server, bytearray]:
     return tls.Client(SHAKE), tls.Server(SHAKE, cast(Socket, connection), cast(World, world), lambda _: 0), sent
 
 
+@many
 @given(messages=st.lists(st.binary(min_size=1, max_size=40_000), min_size=1, max_size=4), piece=st.integers(1, 5000))
 def test_messages_pass_in_records_with_their_overhead(messages: list[bytes], piece: int) -> None:
     client, server, sent = pair()

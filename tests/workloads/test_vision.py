@@ -1,31 +1,42 @@
-"""Segmentation and licence plates: trained and seeded networks, data banks, the user's own network, and runs."""
+"""Images: photographs, segmentation and licence plates, trained and seeded networks, the user's own, and runs."""
 
+import concurrent.futures
+import contextlib
 import importlib.util
 import io
 import os
 import random
+import statistics
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
 import polars as pl
 import pytest
-from onnx import TensorProto, helper
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from cellbed.measure.rows import measure
 from cellbed.measure.summary import Summary
 from cellbed.support.errors import CellbedError
-from cellbed.workloads.image_classification import photographs
+from cellbed.support.user_folders import cache_folder
+from cellbed.workloads.image_classification import kind as image_classification
+from cellbed.workloads.image_classification import mobilenet, photographs
+from cellbed.workloads.image_classification.photographs import data_bank
 from cellbed.workloads.plates import frames
 from cellbed.workloads.plates import kind as plates
 from cellbed.workloads.segmentation import scenes
-from cellbed_node.offloading import inference, person, screen
+from cellbed_node.offloading import inference, jpeg, person, screen
 from cellbed_node.offloading import plate_reader as reader
 from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.camera import plate_of
-from cellbed_node.offloading.endpoint import OffloadedRequest
+from cellbed_node.offloading.classifier import Classifier, load, load_onnx_runtime
+from cellbed_node.offloading.endpoint import Images, OffloadedRequest, UnusableInputError
 from cellbed_node.offloading.task import ModelError
 from in_process import cellbed
 from scenario_text import NODES
@@ -50,15 +61,22 @@ def _png(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _own_model(path: Path) -> Path:
+def _jpeg(size: tuple[int, int], red: int, green: int, blue: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (red, green, blue)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def _own_model(path: Path, shape: list[Any], *, kind: int = TensorProto.FLOAT, axes: tuple[int, int] = (2, 3)) -> Path:
     """A network that returns the mean of each colour."""
     graph = helper.make_graph(
-        [helper.make_node("ReduceMean", ["picture"], ["means"], axes=[2, 3], keepdims=0)],
+        [helper.make_node("ReduceMean", ["picture"], ["means"], axes=list(axes), keepdims=0)],
         "means",
-        [helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("means", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("picture", kind, shape)],
+        [helper.make_tensor_value_info("means", kind, None)],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path))
     return path
 
 
@@ -128,7 +146,7 @@ def test_plates_are_read(tmp_path: Path) -> None:
 
 
 def test_a_model_of_the_users_own_runs_with_its_code(tmp_path: Path) -> None:
-    model = _own_model(tmp_path / "own.onnx")
+    model = _own_model(tmp_path / "own.onnx", [1, 3, 8, 8])
     (tmp_path / "own.py").write_text(CODE)
     task = reader.load(str(model), str(tmp_path / "own.py"))
     assert task.compute(task.decode(_frame(0)[1])) == b"3 channels"
@@ -147,9 +165,170 @@ def test_what_is_wrong_in_the_users_code_is_named_before_a_run(
     tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
     (tmp_path / "own.py").write_text(CODE.replace(old, new))
-    table = SimpleNamespace(model=_own_model(tmp_path / "own.onnx"), code=tmp_path / "own.py", images=1)
+    table = SimpleNamespace(model=_own_model(tmp_path / "own.onnx", [1, 3, 8, 8]), code=tmp_path / "own.py", images=1)
     with pytest.raises(CellbedError, match=problem):
         plates.prepare(table, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def seeded() -> Path:
+    """The model in the cache that runs use."""
+    return mobilenet.seeded_model(cache_folder(), note=lambda _: None)
+
+
+def test_the_graph_is_valid_and_has_the_size_of_the_paper(seeded: Path) -> None:
+    model = onnx.load(str(seeded))
+    onnx.checker.check_model(model, full_check=True)
+    parameters = sum(numpy_helper.to_array(weights).size for weights in model.graph.initializer)
+    assert 3_400_000 < parameters < 3_600_000
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    assert len(convolutions) == 52
+    assert sum(node.op_type == "Add" for node in model.graph.node) == 10
+
+
+def test_it_runs_and_depends_on_the_picture(seeded: Path) -> None:
+    session = load_onnx_runtime().InferenceSession(str(seeded), providers=["CPUExecutionProvider"])
+    (entry,) = session.get_inputs()
+    assert (entry.shape, entry.type) == ([1, 3, 224, 224], "tensor(float)")
+    pictures = np.random.default_rng(1).standard_normal((2, 1, 3, 224, 224)).astype(np.float32)
+    first, second = (session.run(None, {entry.name: picture})[0] for picture in pictures)
+    assert first.shape == (1, 1000)
+    assert np.isfinite(first).all()
+    assert not np.allclose(first, second)
+
+
+def test_it_is_built_once_and_the_same_elsewhere(seeded: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    assert mobilenet.seeded_model(seeded.parent, note=said.append) == seeded
+    assert said == []
+    again = mobilenet.seeded_model(tmp_path, note=said.append)
+    assert len(said) == 1
+    assert again.read_bytes() == seeded.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "size"),
+    [
+        ([1, 3, 96, 64], (2, 3), (96, 64)),
+        ([1, 96, 64, 3], (1, 2), (96, 64)),
+        (["batch", 3, "height", "width"], (2, 3), (224, 224)),
+    ],
+)
+def test_a_model_of_the_users_own_gets_its_input(
+    tmp_path: Path, shape: list[Any], axes: tuple[int, int], size: tuple[int, int]
+) -> None:
+    path = _own_model(tmp_path / "own.onnx", shape, axes=axes)
+    classifier = load(str(path))
+    assert (classifier.input.height, classifier.input.width) == size
+    for channel, colour in enumerate([(250, 10, 10), (10, 250, 10), (10, 10, 250)]):
+        assert classifier.compute(classifier.decode(_jpeg((320, 200), *colour))) == f"class {channel}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "complaint"),
+    [
+        ([1, 1, 28, 28], TensorProto.FLOAT, r"'picture' is tensor\(float\) \[1, 1, 28, 28\]"),
+        ([8, 3, 224, 224], TensorProto.FLOAT, r"\[8, 3, 224, 224\]"),
+        ([3, 224], TensorProto.FLOAT, r"\[3, 224\]"),
+        ([1, 3, 224, 224], TensorProto.DOUBLE, r"tensor\(double\)"),
+    ],
+)
+def test_a_model_that_takes_no_photograph_is_refused(
+    tmp_path: Path, shape: list[Any], kind: int, complaint: str
+) -> None:
+    path = _own_model(tmp_path / "own.onnx", shape, kind=kind, axes=(0, 1))
+    with pytest.raises(ModelError, match=complaint) as caught:
+        load(str(path))
+    assert "needed is one float32 input [1, 3, height, width]" in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "own.onnx"
+    spec = SimpleNamespace(model=path, images=1)
+    with pytest.raises(CellbedError, match=r"workload\.model: .*no such model file"):
+        image_classification.prepare(spec, tmp_path, lambda _: None)
+    path.write_bytes(b"this is not a model")
+    with pytest.raises(CellbedError, match="ONNX Runtime cannot load this model"):
+        image_classification.prepare(spec, tmp_path, lambda _: None)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a photograph", _jpeg((320, 200), 9, 9, 9)[:500]])
+def test_what_cannot_be_decoded_is_an_error_of_its_own(seeded: Path, content: bytes) -> None:
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        Classifier(seeded).decode(content)
+
+
+def test_reports_say_what_seeded_labels_are_worth() -> None:
+    labels = "seeded weights: compute is real, labels are not"
+
+    def cautions(model: str | None) -> list[str]:
+        return [caution.text for caution in image_classification.describe({"model": model}).cautions]
+
+    assert labels in cautions(None)
+    assert labels not in cautions("own.onnx")
+
+
+def test_the_bank_has_the_sizes_that_were_asked_for(tmp_path: Path) -> None:
+    said: list[str] = []
+    bank = data_bank(tmp_path, note=said.append)
+    images = Images(bank)
+    contents = [images.payload(name) for name in images.names]
+    sizes = [len(content) for content in contents]
+    assert len(sizes) == 100
+    assert min(sizes) >= 7_000
+    assert max(sizes) <= 170_000
+    assert abs(statistics.median(sizes) / 65_000 - 1) < 0.05
+    assert len(said) == 1
+    for content in contents[:20]:
+        with Image.open(io.BytesIO(content)) as image:
+            assert image.format == "JPEG"
+            size = image.size
+        assert jpeg.preprocess(content) == content
+        reduced = jpeg.preprocess(content, 0.5)
+        with Image.open(io.BytesIO(reduced)) as image:
+            assert image.size == (round(size[0] / 2), round(size[1] / 2))
+        assert len(reduced) < 0.6 * len(content)
+    said.clear()
+    assert data_bank(tmp_path, note=said.append) == bank
+    assert said == []
+
+
+def _build(folder: Path) -> dict[str, bytes]:
+    images = Images(data_bank(folder, count=5))
+    return {name: images.payload(name) for name in images.names}
+
+
+def test_two_processes_may_build_the_bank_at_once_and_it_is_the_same_elsewhere(tmp_path: Path) -> None:
+    with concurrent.futures.ProcessPoolExecutor(3) as pool:
+        first, second, elsewhere = pool.map(_build, [tmp_path / "one", tmp_path / "one", tmp_path / "other"])
+    assert first == second == elsewhere
+    assert len(list((tmp_path / "one").iterdir())) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CellbedError, match="XDG_CACHE_HOME"):
+        data_bank(tmp_path / "file" / "cache", count=1, note=lambda _: None)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
+    with pytest.raises(CellbedError, match=r"pip install .* -r requirements/demo\.txt"):
+        data_bank(tmp_path, count=1, note=lambda _: None)
+
+
+@pytest.mark.parametrize("level", [0, 255])
+def test_black_and_burnt_out_photographs_are_unusable(level: int) -> None:
+    with pytest.raises(UnusableInputError, match="luminance"):
+        jpeg.preprocess(_jpeg((64, 48), level, level, level))
+
+
+@given(st.binary(max_size=300) | st.integers(0, 600).map(lambda size: _jpeg((64, 48), 128, 128, 128)[:size]))
+def test_what_is_no_photograph_is_unusable_and_never_another_error(content: bytes) -> None:
+    with contextlib.suppress(UnusableInputError):
+        jpeg.preprocess(content)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +340,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     here = tmp_path_factory.mktemp("run")
-    _own_model(here / "own.onnx")
+    _own_model(here / "own.onnx", [1, 3, 8, 8])
     (here / "own.py").write_text(CODE)
     kinds = {"masks": "segmentation", "plates": "plates", "own": "plates"}
     own = {"masks": "images = 3\n", "plates": "images = 3\n", "own": 'model = "own.onnx"\ncode = "own.py"\n'}

@@ -64,7 +64,6 @@ def test_generated_pages_have_exactly_the_bytes_of_the_study(tmp_path: Path, nam
     assert {key: file.stat().st_size for key, file in found.items()} == sizes
     assert sum(sizes.values()) == STUDY[name]
     for each in objects[1:]:
-        assert each.parent is not None
         parent = objects[each.parent]
         text = found[hosts(name)[parent.origin], parent.path.lstrip("/") or "index.html"].read_text()
         assert f"https://{hosts(name)[each.origin]}{each.path}" in text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cellbed_node.arrivals import NANOSECONDS, Arrivals, in_flight, schedule
 
 rates = st.floats(min_value=0.1, max_value=2000)
-durations = st.integers(min_value=1, max_value=20 * NANOSECONDS)
+durations = st.integers(min_value=1, max_value=5 * NANOSECONDS)
 seeds = st.integers(min_value=0, max_value=2**63 - 1)
 
 
@@ -44,7 +44,7 @@ def test_periodic_times_keep_their_distance_without_drift(rate: float, duration:
     assert (len(times) + phase) * period >= duration - 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_poisson_has_its_rate_and_exponential_gaps(seed: int) -> None:
     times = schedule("poisson", rate=50, duration_ns=400 * NANOSECONDS, seed=seed, endpoint="endpoint-0")
     expected = 50 * 400

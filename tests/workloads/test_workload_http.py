@@ -1,12 +1,14 @@
-"""The HTTP load with real servers on loopback: nginx, Python's, and servers that break the protocol."""
+"""The HTTP load with real servers on loopback: nginx, Python's, TLS, and servers that break the protocol."""
 
 import itertools
 import json
 import socket
+import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
@@ -15,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from cellbed.scenario import ScenarioError, parse
+from cellbed.scenario import parse
+from cellbed.testbed.machine import certificates
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from cellbed_node.processes import find
@@ -96,7 +99,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         ' \'{"id":"$http_cellbed_request","up":"$request_length","down":"$bytes_sent","agent":"$http_user_agent"}\';'
         f" access_log {folder}/requests lines; {listening} }}"
     )
-    assert NGINX is not None
     nginx = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-e", folder / "errors"])
     try:
         deadline = time.monotonic() + PATIENCE
@@ -194,14 +196,6 @@ def test_requests_are_under_way_together_over_several_connections_or_streams(
     )
     assert [request["code"] for request in requests] == [200] * 2 * GROUP
     assert len(_connections(requests)) == connections
-
-
-def test_a_request_waits_for_the_only_connection(load: Load, servers: Servers) -> None:
-    requests = load(f"http://127.0.0.1:{servers.behind}/", connections=1, rate="200 /s")
-    assert {request["code"] for request in requests} == {200}
-    assert len(_connections(requests)) == 1
-    for earlier, later in itertools.pairwise(requests):
-        assert earlier["reply_ns"] <= later["sent_ns"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -317,30 +311,6 @@ def test_a_request_that_is_never_answered_times_out_and_holds_its_connection(loa
     assert [request["sent_ns"] is not None for request in requests] == [True] + [False] * 4
 
 
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ('url = "ftp://x/"', ("workload.url", "not the URL of a request")),
-        ('url = "http://x/"\nstream = "lines"', ("workload.stream", "sse", "chunks")),
-        ('url = "http://x/\\u00e9"', ("workload.url", "percent-encoded")),
-        ('url = "http://:80/"', ("workload.url", "not the URL of a request", "http://{server.address}:8080/path")),
-        ('url = "http://{server.adress}/"', ("workload.url", "unknown name", "server.address")),
-        ('url = "http://x/{"', ("workload.url", "single '{'", "'{{'")),
-        ('url = "http://x/"\nmethod = "CONNECT"', ("workload.method", "tunnel")),
-        ('url = "http://x/"\nbody = "a"\nbody_size = "1 KiB"', ("workload.body_size", "'body'")),
-        ('url = "http://x/"\nheaders = { Content-Length = "3" }', ("workload.headers", "set by cellbed")),
-        ('url = "http://x/"\nheaders = { "a b" = "3" }', ('workload.headers."a b":', "cannot be a name")),
-        ('url = "http://x/"\narrivals = "closed"', ("workload.rate", "closed")),
-    ],
-)
-def test_mistakes_in_the_table_are_errors_of_its_lines(tmp_path: Path, keys: str, words: tuple[str, ...]) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        parse(f'{SCENARIO}rate = "1 /s"\n{keys}\n', source="http.toml", folder=tmp_path)
-    (line,) = str(caught.value).splitlines()
-    for word in words:
-        assert word in line
-
-
 def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
     url = "http://{server.address}:81/{node.name}?{{{seed}}}"
     keys = f'url = "{url}"\nheaders = {{ Host = "a.test" }}\nbody = "{{duration_s}}"'
@@ -355,3 +325,85 @@ def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
     assert [each["hosts"] for each in found] == [["10.0.0.1"], ["10.0.0.2"], ["10.0.0.1"]]
     assert {each["target"] for each in found} == {f"/endpoint-{index}?{{7}}" for index in range(3)}
     assert {(each["port"], each["authority"], each["body"]) for each in found} == {(81, "a.test", "2")}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of an authority with certificates for this machine and for another one."""
+    if find(certificates.PROGRAM) is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("authority")
+    certificates.issue(folder, {"here": ["127.0.0.1", "localhost"], "elsewhere": ["edge-0", "100.64.64.2", "fd63::2"]})
+    return folder
+
+
+def _trusted(authority: Path) -> str:
+    return str(authority / certificates.AUTHORITY)
+
+
+@contextmanager
+def _pages(authority: Path, name: str) -> Iterator[int]:
+    """The port of a server with the certificate of this name."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Grouping)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*(authority / name / file for file in certificates.FILES))
+    context.set_alpn_protocols(["http/1.1"])
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_authority_leaves_no_key_but_those_of_servers(authority: Path) -> None:
+    files = {str(path.relative_to(authority)) for path in authority.rglob("*.*")}
+    servers = {f"{name}/{file}" for name in ("here", "elsewhere") for file in certificates.FILES}
+    assert files == servers | {certificates.AUTHORITY}
+
+
+def test_a_request_over_tls_knows_the_records_that_carried_it(load: Load, authority: Path) -> None:
+    with _pages(authority, "here") as port:
+        keys = {"method": "POST", "body_size": "40 kB", "connections": 1}
+        requests = load(f"https://127.0.0.1:{port}/", authorities=_trusted(authority), **keys)
+    assert {(each["status"], each["code"], each["bytes_down"]) for each in requests} == {("ok", 200, 40_000)}
+    requests.sort(key=lambda each: each["order"])
+    first, *later = requests
+    assert 0 < first["tls_uplink_end"] < first["uplink_start"]
+    assert 0 < first["tls_downlink_end"] <= first["downlink_start"]
+    for earlier, each in zip(requests, later, strict=False):
+        assert each["uplink_start"] == earlier["uplink_end"]
+        assert each["downlink_start"] == earlier["downlink_end"]
+        assert 40_000 < each["downlink_end"] - each["downlink_start"] < 41_000
+        assert each["tls_uplink_end"] is None
+
+
+def test_a_certificate_for_another_server_is_refused(load: Load, authority: Path) -> None:
+    with _pages(authority, "elsewhere") as port:
+        requests = load(f"https://127.0.0.1:{port}/", authorities=_trusted(authority), rate="4 /s")
+    assert {each["status"] for each in requests} == {"lost"}
+    assert all(each["error"].startswith("TLS: the server's certificate is refused: IP address") for each in requests)
+
+
+def test_a_server_without_http_2_over_tls_is_named(load: Load, authority: Path) -> None:
+    with _pages(authority, "here") as port:
+        requests = load(f"https://127.0.0.1:{port}/", authorities=_trusted(authority), rate="4 /s", version="2")
+    assert {each["status"] for each in requests} == {"lost"}
+    assert "malformed reply: not HTTP/2; does the server speak it over TLS?" in {each["error"] for each in requests}
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [(OK, "TLS: no TLS at this port"), (b"", "the server closed the connection during the handshake")],
+)
+def test_a_server_without_tls_is_named(load: Load, authority: Path, reply: bytes, reason: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(reply)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):
+            pass
+
+    with _server(serve) as port:
+        requests = load(f"https://127.0.0.1:{port}/", authorities=_trusted(authority), rate="4 /s")
+    assert {each["status"] for each in requests} == {"lost"}
+    assert all(each["error"].startswith(reason) for each in requests)

@@ -33,18 +33,6 @@ class Bookkeeping:
         return [json.loads(line) for line in self.lines]
 
 
-def test_a_reply_in_time_is_ok_and_one_after_it_late() -> None:
-    book = Bookkeeping()
-    book.publish(0, 0)
-    book.publish(1, 10)
-    book.reply(0, 100)
-    book.ledger.expire(115)
-    assert book.ledger.timed_out == 1
-    book.reply(1, 120)
-    assert book.statuses == {0: "ok", 1: "late"}
-    assert (book.ledger.completed, book.ledger.timed_out, book.ledger.lost) == (2, 0, 0)
-
-
 def test_an_error_is_a_failed_request_in_time_and_late() -> None:
     book = Bookkeeping()
     for number in (0, 1):

@@ -19,6 +19,7 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from cellbed.scenario.loads import ReduceResolution
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.image_classification import kind as image_classification
@@ -100,25 +101,16 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    image_classification.prepare(_spec(), folder, lambda _: None)
-    return folder
+@pytest.fixture(scope="module")
+def cache() -> Path:
+    """The cache that runs use, with the model and photographs."""
+    image_classification.prepare(_spec(), cache_folder(), lambda _: None)
+    return cache_folder()
 
 
 def _spec(**changes: Any) -> SimpleNamespace:
-    fields = {
-        "on": "edge",
-        "arrivals": "periodic",
-        "rate": 10.0,
-        "policy": None,
-        "timeout": 10 * SECOND,
-        "model": None,
-        "workers": None,
-        "images": 10,
-    }
-    return SimpleNamespace(**{**fields, **changes})
+    load = {"on": "edge", "arrivals": "periodic", "rate": 10.0, "policy": None, "timeout": 10 * SECOND}
+    return SimpleNamespace(**(load | {"model": None, "workers": None, "images": 10} | changes))
 
 
 @pytest.fixture
@@ -325,7 +317,6 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
     bed.prepare(duration_ns=60 * SECOND)
     bed.start(0, 1)
     load, _ = bed.begin(60 * SECOND)
-    assert load.popen.stdin is not None
     load.popen.stdin.close()
     done = load.await_event("done")
     assert load.popen.wait(PATIENCE) == 0

@@ -24,11 +24,6 @@ def test_listing_2_of_the_thesis() -> None:
     assert sent(halve, [None, 40, 500, 501, 800, 9000, 20_000, 700, 60, 50, 40]) == "SSS-S-S-SSS"
 
 
-def test_halving_does_not_go_below_half() -> None:
-    halve = policy({"kind": "halve", "above_ns": 0})
-    assert sent(halve, [20_000] * 100).count("S") == 50
-
-
 def test_the_resolution_is_reduced_instead() -> None:
     reduce = policy({"kind": "reduce-resolution", "above_ns": 500 * MS, "scale": 0.5})
     decisions = [reduce.decide(0, latency) for latency in (None, 500 * MS, 501 * MS, 30 * MS)]

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
 from any_text import many
-from cellbed.scenario import ScenarioError
 from cellbed_node.http.messages import PREFIX, SPLITTERS
 from cellbed_node.processes import die_with_parent
-from workload_program import GREETER, _server, deploy, load
+from workload_program import GREETER, _server, load
 
 PUSHES = 3
 
@@ -97,37 +96,12 @@ def test_a_server_without_websockets_is_named_before_the_load(tmp_path: Path, re
         load(tmp_path, "websocket", f"ws://127.0.0.1:{port}/")
 
 
-@pytest.mark.parametrize(
-    ("url", "keys", "words"),
-    [
-        ("http://x/", {}, ("workload.url", "ws://{server.address}:8080/path")),
-        ("ws://x/", {"message": "hello"}, ("workload.message", "write it in the message")),
-        ("ws://x/", {"message": "{requst}"}, ("workload.message", "unknown name '{requst}'")),
-        ("ws://x/", {"headers": {"Sec-WebSocket-Key": "a"}}, ("workload.headers", "set by cellbed")),
-        ("http://x", {"grpc": "Greeter"}, ("workload.grpc",)),
-        ("http://x", {"grpc": "a/B", "version": "1.1"}, ("workload.version", "HTTP/2")),
-        ("http://x", {"grpc": "a/B", "method": "PUT"}, ("workload.method", "'grpc' determines it")),
-        ("http://x", {"grpc": "a/B", "body_hex": "0g"}, ("workload.body_hex",)),
-        ("http://x", {"messages": 2}, ("workload.messages", "'grpc'")),
-    ],
-)
-def test_mistakes_are_errors_of_their_lines(
-    tmp_path: Path, url: str, keys: dict[str, Any], words: tuple[str, ...]
-) -> None:
-    kind = "http" if url == "http://x" else "websocket"
-    with pytest.raises(ScenarioError) as caught:
-        deploy(tmp_path, kind, url, keys)
-    for word in words:
-        assert word in str(caught.value)
-
-
 @pytest.fixture(scope="module")
 def greeter() -> Iterator[int]:
     """Port of a gRPC server, in a process of its own: gRPC's threads do not survive a fork."""
     with subprocess.Popen(
         [sys.executable, "-c", GREETER], stdout=subprocess.PIPE, preexec_fn=die_with_parent
     ) as server:
-        assert server.stdout is not None
         yield int(server.stdout.readline())
         server.kill()
 

@@ -73,15 +73,8 @@ def decode(photograph: bytes) -> Image.Image:
         raise ValueError(f"cannot be decoded: {error}") from error
 
 
-def standardise(image: Image.Image, width: int, height: int) -> NDArray[np.float32]:
-    """Return a resized image with the mean and standard deviation of ImageNet's: float32 [height, width, 3]."""
-    pixels = image.resize((width, height), Image.Resampling.BILINEAR)
-    found: NDArray[np.float32] = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
-    return found
-
-
-class Network:
-    """A model in ONNX Runtime with one image as its input."""
+class Classifier:
+    """A model in ONNX Runtime with one image as its input, and the preparation of the input."""
 
     def __init__(self, path: Path) -> None:
         """Load the model. Raises ModelError."""
@@ -89,31 +82,18 @@ class Network:
         self.input = _input(path, [(each.name, each.type, each.shape) for each in self._session.get_inputs()])
         self._output = self._session.get_outputs()[0].name
 
-    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the score of each class."""
-        found: NDArray[np.float32] = self._session.run([self._output], {self.input.name: image})[0]
-        return found
-
-
-class Classifier:
-    """A network and the preparation of its input."""
-
-    def __init__(self, path: Path) -> None:
-        """Load the model. Raises ModelError."""
-        self._network = Network(path)
-        self.input = self._network.input
-
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
-        """Return the photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged
-        photograph."""
-        array = standardise(decode(photograph), self.input.width, self.input.height)
+        """Return the photograph as the model's input: decoded, resized, with the mean and standard deviation of
+        ImageNet's. Raises ValueError for a damaged photograph."""
+        pixels = decode(photograph).resize((self.input.width, self.input.height), Image.Resampling.BILINEAR)
+        array: NDArray[np.float32] = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
         if self.input.channels_first:
             array = np.ascontiguousarray(array.transpose(2, 0, 1))
         return array[np.newaxis]
 
     def compute(self, image: NDArray[np.float32]) -> str:
         """Return the class with the highest score, such as ``"class 417"``."""
-        return f"class {int(np.argmax(self._network.scores(image)))}"
+        return f"class {int(np.argmax(self._session.run([self._output], {self.input.name: image})[0]))}"
 
 
 def load(model: str) -> Classifier:

@@ -5,9 +5,9 @@ import pathlib
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from cellbed.scenario.applications import Groups, Key, Load
+from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
 from cellbed.scenario.fields import CODE_FILE, FILE
 from cellbed.scenario.roles import Role
 from cellbed_node import inputs
@@ -19,6 +19,8 @@ _RUNTIMES: dict[str, dict[str, str]] = {".onnx": {}, ".tflite": {"ai-edge-litert
 
 class Offloading(Load):
     """Inputs go from the endpoints to a node over MQTT, where workers compute the replies."""
+
+    model_config = ConfigDict(json_schema_extra={**RATE_IF_NEEDED, "required": ["kind", "server"]})
 
     workers: int | None = Field(
         None,

@@ -2,16 +2,13 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from cellbed.scenario.applications import RATE_IF_NEEDED
 from cellbed.workloads.offloading.table import Vision
 
 
 class Plates(Vision):
     """Frames of a camera go from the endpoints to a remote node over MQTT and come back as licence plates."""
-
-    model_config = ConfigDict(json_schema_extra={**RATE_IF_NEEDED, "required": ["kind", "server"]})
 
     kind: Literal["plates"]
     images: int = Field(50, ge=1, le=1000, description="Number of frames in the data bank, 166 to 187 kB each.")

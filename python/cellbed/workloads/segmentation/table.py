@@ -2,16 +2,13 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from cellbed.scenario.applications import RATE_IF_NEEDED
 from cellbed.workloads.offloading.table import Vision
 
 
 class Segmentation(Vision):
     """Photographs go from the endpoints to a remote node over MQTT and come back as masks, which are displayed."""
-
-    model_config = ConfigDict(json_schema_extra={**RATE_IF_NEEDED, "required": ["kind", "server"]})
 
     kind: Literal["segmentation"]
     images: int = Field(20, ge=1, le=1000, description="Number of photographs in the data bank, 2.4 MB each.")

@@ -3,17 +3,14 @@
 import pathlib
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from cellbed.scenario.applications import RATE_IF_NEEDED
 from cellbed.scenario.fields import TRANSLATOR
 from cellbed.workloads.offloading.table import Offloading
 
 
 class Translation(Offloading):
     """Sentences go from the endpoints to a remote node over MQTT and come back translated."""
-
-    model_config = ConfigDict(json_schema_extra={**RATE_IF_NEEDED, "required": ["kind", "server"]})
 
     kind: Literal["translation"]
     model: Annotated[pathlib.Path, TRANSLATOR] | None = Field(
