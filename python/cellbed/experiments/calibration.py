@@ -13,10 +13,13 @@ from typing import Any
 from cellbed import _core
 from cellbed.link import Link
 from cellbed.recordings.description import Calibration
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.recorder import run_recorder
 from cellbed.scenario.radio import PROFILES
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.ways import WAYS
+from cellbed_node.temporary import temporary_folder
 
 
 class CalibrationError(CellbedError):
@@ -55,14 +58,18 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
     """Calibrate the network between here and a recorder's server, with progress on standard error.
 
     server: ``HOST:PORT``. secret: file with the secret shared with the server. interface: network interface to use.
-    seed: of the order of trains. Call it on the main thread.
+    seed: of the order of trains.
 
     Raises CalibrationError with the cause and a remedy.
     """
-    try:
-        return parse(_core.calibrate(server, secret, interface, seed))
-    except ValueError as error:
-        raise CalibrationError(str(error)) from None
+    with temporary_folder() as folder:
+        found = folder / "calibration.json"
+        options = [] if interface is None else ["--interface", interface]
+        try:
+            run_recorder(["calibrate", server, "--secret", secret, "--seed", str(seed), "--out", found, *options])
+        except RecordingError as error:
+            raise CalibrationError(str(error)) from None
+        return parse(found.read_text(encoding="utf-8"))
 
 
 def parse(text: str) -> Calibration:

@@ -6,18 +6,16 @@ mod record;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
-use crate::calibration::Calibration;
 use crate::error::{Error, Result};
 use crate::recording::pack;
 use crate::secure::Secret;
 use crate::server::{Limits, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
-use arguments::{Cellbed, Pack, Reach, Serve, Standalone, Verb};
+use arguments::{Cellbed, Pack, Serve, Standalone, Verb};
 
 /// Runs `cellbed-recorder` with these arguments, without the program's name. Returns the exit status: 0 done, 1 error,
 /// 2 invalid arguments, 130 interrupted before anything was recorded.
@@ -41,29 +39,6 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         parse::<Cellbed>("cellbed record", arguments)
             .map(|parsed| Verb::Record(Box::new(parsed.record)))
     })
-}
-
-/// Run `calibrate` and return its result, for callers that present the result themselves. Progress goes to standard
-/// error.
-///
-/// server: HOST:PORT. secret: file with the server's secret. interface: `None`: by the routing table. seed: for the
-/// order of trains.
-///
-/// Errors: an invalid address or secret, no answer, too many losses, an interrupt.
-pub fn measure(
-    server: String,
-    secret: PathBuf,
-    interface: Option<String>,
-    seed: u64,
-) -> Result<Calibration> {
-    let reach = Reach {
-        server,
-        secret,
-        interface,
-        json: false,
-        quiet: false,
-    };
-    record::measure(&reach, seed)
 }
 
 fn parse<Arguments: CommandFactory + FromArgMatches>(
