@@ -1,4 +1,4 @@
-"""Random processes of dependent latencies, for ``coverage.py``: parameters and runs are drawn by seed.
+"""Random processes of dependent latencies, for ``interval_coverage.py``: parameters and runs are drawn by seed.
 
 A process draws whole runs, one in each row. The kind of a process fixes the mechanism; correlation, load, sojourns,
 shares and tails are drawn. Half of the processes, chosen by a hash of their names, are for development; the other half

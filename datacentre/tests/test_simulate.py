@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import cellbed_datacentre
 from any_text import many, value_or_line, value_or_sentence, words
 from cellbed.scenario import ScenarioError
 from cellbed.support.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
-from cellbed_datacentre import Simulation, SimulationError, simulate
+from cellbed_datacentre import Simulation, SimulationError, _core, simulate
 from cellbed_datacentre.file import json_schema, read_simulation
 from cellbed_datacentre.simulation import by_size
 from cellbed_datacentre.transports import MOBILE_USERS, AnyTransport
@@ -168,9 +169,20 @@ def value_of(field: dict[str, Any]) -> Any:
     return {"integer": 8, "number": 0.5, "boolean": True}[kind]
 
 
+MODEL = {it["table"]["kind"]: it["table"] for it in json.loads(_core.transports())}
+
+
+def test_files_and_their_reference_have_all_transports_of_the_simulator() -> None:
+    page = (ROOT / "docs/simulation-file.md").read_text()
+    section = page.partition("\n## `transport`\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r'^\| `"(\S+)"`', section, re.MULTILINE)) == sorted(MODEL) == sorted(TABLES)
+
+
 @pytest.mark.parametrize("kind", TABLES)
-def test_the_simulator_has_every_constant_of_a_transport(tmp_path: Path, kind: str) -> None:
+def test_files_and_the_simulator_have_the_same_constants_of_a_transport(tmp_path: Path, kind: str) -> None:
     properties = TABLES[kind]["properties"]
+    without_effect = {"control"} if kind == "dctcp" else set()
+    assert set(properties) == {key.removesuffix("_ps") for key in MODEL[kind]} - without_effect
     transport = {key: value_of(field) for key, field in properties.items() if key != "kind"} | {"kind": kind}
     found = simulate(write(tmp_path, transport=transport, traffic=GOOD["traffic"] | {"flows": 50}))
     assert found.flows["fct_s"].null_count() == 0

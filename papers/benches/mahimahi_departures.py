@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mahimahi_lines import HEADER_BYTES, original_lines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
@@ -35,9 +36,6 @@ from cellbed.measure.packets import RECORD
 from cellbed.outcomes import Fate
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parents[1] / "tests" / "support"))
-from mahimahi_lines import HEADER_BYTES, original_lines  # noqa: E402
-
 SEED = 7
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from cellbed import _core
-from cellbed.link import Link, arrivals_of, column_of, time_of
+from cellbed.link import Link, arrivals_of, column_of, model_of, time_of
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.cells import Cell as Table
 from cellbed.scenario.problems import problems
@@ -146,7 +146,7 @@ class Cell:
 
     def _links(self) -> list[User]:
         return [
-            (json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes], level, visits)
+            (*model_of(link), level, visits)
             for link, level, visits in zip(self._users, self._priorities, self._visits, strict=True)
         ]
 

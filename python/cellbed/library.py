@@ -16,7 +16,6 @@ from cellbed.scenario import parse, read
 from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -214,18 +213,9 @@ class Run:
         return self.path / "report.html"
 
     def _table(self, name: str) -> pl.DataFrame:
-        import polars as pl
+        from cellbed.measure.run_folder import read_tables
 
-        from cellbed.measure.run_folder import MeasureError
-
-        path = self.path / f"{name}.parquet"
-        try:
-            return pl.read_parquet(inputs.check(path))
-        except FileNotFoundError:
-            text = f"{path}: missing; `cellbed report {self.path}` makes the tables from the raw files"
-            raise MeasureError(text) from None
-        except pl.exceptions.PolarsError as error:
-            raise MeasureError(f"{path}: not a table: {str(error).splitlines()[0]}") from None
+        return read_tables(self.path, name)[0]
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.summary.status}, {_count_requests(self.summary)}>"

@@ -226,6 +226,11 @@ class Link:
         self._latest[stage] = dict(to)
 
 
+def model_of(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
+    """Return the stages and changes of a link in the model's format."""
+    return json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes]
+
+
 def _apply_settings(stages: Sequence[Stage], settings: Settings) -> list[tuple[int, Stage]]:
     try:
         return changed(stages, settings, "the link")

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from cellbed import _core
 from cellbed.laws.law import find, load_shipped
-from cellbed.link import Link
+from cellbed.link import Link, model_of
 
 Int64 = npt.NDArray[np.int64]
 
@@ -125,7 +125,7 @@ class Path:
     """
 
     def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
-        self._model = _core.Path(_to_json(uplink), _to_json(downlink), turnaround)
+        self._model = _core.Path(model_of(uplink), model_of(downlink), turnaround)
 
     def copy(self) -> Self:
         """Return a path in the same state."""
@@ -225,7 +225,3 @@ def _check_packets(**lengths: int) -> None:
     for name, length in lengths.items():
         if not 0 < length <= _LARGEST:
             raise ValueError(f"{name} is {length} bytes: a packet has 1 to {_LARGEST}")
-
-
-def _to_json(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
-    return json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from emulator_datagrams import SEND, receiving, send
-from emulator_process import EDGE, EMULATE, EmulatorProcess, constant, delay, line_of_two, packets
+from emulator_process import EDGE, EmulatorProcess, constant, delay, line_of_two, packets
 
 LOSS = {"kind": "loss", "probability": 0.0, "seed": 1}
 UPLINK = [LOSS, constant(4_000_000), delay(5)]
@@ -25,15 +25,12 @@ class Client:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(30)
+        self._socket.settimeout(200)
         self._socket.connect(str(path))
         self._lines = self._socket.makefile("rb")
 
     def say(self, line: bytes) -> dict[str, Any]:
         self._socket.sendall(line + b"\n")
-        return self.hear()
-
-    def hear(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._lines.readline())
         return answer
 
@@ -130,27 +127,6 @@ def test_clients_come_and_go_while_another_stays(control: Path) -> None:
         assert staying.say(b'"status"}')["event"] == "status"
 
 
-def test_the_socket_of_a_killed_emulator_is_replaced_and_no_other(control: Path) -> None:
-    config = line_of_two([], [], control=str(control))
-    with EmulatorProcess(config) as emulator:
-        emulator.ready()
-        with EmulatorProcess(config) as second:
-            message = second.event()["message"]
-            assert "Another emulator listens there" in message
-        assert Client(control).ask(do="status")["event"] == "status"
-        emulator.process.kill()
-        emulator.process.wait()
-    assert control.exists()
-    with EmulatorProcess(config) as emulator:
-        emulator.ready()
-        assert Client(control).ask(do="status")["event"] == "status"
-        assert emulator.process.stdin is not None
-        emulator.process.stdin.close()
-        assert emulator.process.wait(20) == 0
-        emulator.process.stdin = None
-    assert not control.exists()
-
-
 def test_a_rate_changes_under_packets_and_none_is_lost(control: Path, tmp_path: Path) -> None:
     config = line_of_two([constant(2_000_000), delay(3)], [], tmp_path, control=str(control))
     with EmulatorProcess(config) as emulator:
@@ -219,22 +195,6 @@ def test_scheduled_changes_happen_at_their_time_after_every_start(tmp_path: Path
         assert set(after["departed"] - after["released"]) == {20_000_000}
         assert (after["released"] - after["arrived"]).min() >= 1028 * 800  # 10 Mbit/s
         assert (before["released"] - before["arrived"])[0] == 1028 * 80
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"at_ns": 1, "stage": 5, "to": delay(1)}, "there is no stage 5"),
-        ({"at_ns": 1, "stage": 0, "to": delay(1)}, "stage 0 is of another kind"),
-    ],
-)
-def test_a_bad_schedule_is_refused_at_once(change: dict[str, Any], says: str) -> None:
-    config = line_of_two(UPLINK, [])
-    config["directions"][0]["changes"] = [change]
-    with EmulatorProcess(config, [sys.executable, "-c", EMULATE]) as emulator:
-        event = emulator.event()
-        assert event["event"] == "error"
-        assert says in event["message"]
 
 
 def test_status_tells_delay_and_queue(control: Path) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -18,10 +19,9 @@ import pytest
 
 from cellbed.measure.meter import INTERVAL_NS, WINDOW_NS, Below, Lines, Meter, Reading, display, sentence, table
 from emulator_process import constant, delay, line_of_two
-from shell_world import ORDINARY_USER, Terminal, World, cellbed, missing, python, without_remark
+from shell_world import ORDINARY_USER, Terminal, World, cellbed, missing, next_line, python, without_remark
 
 needs_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
-BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
 READINGS = [
     Reading("uplink", 4_990_000.0, 51_400, 50, 448.1, 465.3, {"queue-full": 3}),
     Reading("downlink", 0.0, 0, 0, None, None, {}, marked=2),
@@ -57,8 +57,7 @@ def test_the_rate_is_that_of_the_last_second() -> None:
     # 1 Mbyte in the first second, nothing in the next, in readings of a tenth of a second.
     answers = [status(step * INTERVAL_NS, min(step, 10) * 100_000) for step in range(22)]
     meter = Meter(iter(answers).__next__)
-    rates = [meter.read(step * INTERVAL_NS) for step in range(1, 22)]
-    mbits = [readings[0].bit_rate / 1e6 for readings in rates if readings is not None]
+    mbits = [meter.read(step * INTERVAL_NS)[0].bit_rate / 1e6 for step in range(1, 22)]
     assert mbits[:10] == pytest.approx([8.0] * 10)
     assert mbits[10:] == pytest.approx([7.2, 6.4, 5.6, 4.8, 4.0, 3.2, 2.4, 1.6, 0.8, 0.0, 0.0])
 
@@ -195,14 +194,10 @@ def test_a_meter_that_cannot_be_written_is_one_clear_error(world: World) -> None
 def test_live_shells_are_watched_from_outside(world: World) -> None:
     user = ORDINARY_USER
     nobody = world.run([*cellbed("meter"), "--once"], user=user)
-    assert nobody.returncode == 2
-    assert (
-        nobody.stderr == "error: nothing is running: start a run with `cellbed run`, or a shell with `cellbed shell`\n"
-    )
+    assert (nobody.returncode, nobody.stderr.partition(": start a run")[0]) == (2, "error: nothing is running")
     inner = [*cellbed("shell"), "--offline", "--", "sh", "-c", "echo ready; exec sleep 1000"]
     shell = world.start([*cellbed("shell"), "--offline", "--up", "5 Mbit/s", "--", *inner], user=user)
-    assert shell.stdout is not None
-    assert shell.stdout.readline() == "ready\n"
+    assert next_line(shell) == "ready"
     seen = world.run([*cellbed("meter"), "--once"], user=user)
     assert seen.returncode == 0, seen.stderr
     heading, *rows = seen.stdout.splitlines()
@@ -219,9 +214,9 @@ def test_live_shells_are_watched_from_outside(world: World) -> None:
     assert f"live: {names[0]}, {names[2]}" in wrong.stderr
     watching = world.start(cellbed("meter"), user=user)
     shell.terminate()
-    shell.wait(30)
+    shell.wait(200)
     # What is watched has ended, and so does who watches; unless it came too late to see anything.
-    assert watching.wait(30) in (0, 2)
+    assert watching.wait(200) in (0, 2)
 
 
 class Screen:
@@ -240,7 +235,7 @@ class Screen:
         subprocess.run([*self._tmux, "send-keys", text, "Enter"], check=True)
 
     def wait_for(self, holds: Callable[[list[str]], object]) -> list[str]:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 200
         lines: list[str] = []
         while time.monotonic() < deadline:
             lines = subprocess.run(
@@ -257,19 +252,14 @@ class Screen:
 
 @needs_world
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
-@BOTH_USERS
-def test_the_meter_stays_below_whatever_the_command_prints(world: World, user: int) -> None:
-    screen = Screen(world, ["bash", "--norc"], user)
+def test_the_meter_stays_below_whatever_the_command_prints(world: World) -> None:
+    screen = Screen(world, ["bash", "--norc"], ORDINARY_USER)
 
     def metered(lines: list[str]) -> bool:
         return "Mbit/s" in lines[17] and lines[18].startswith("uplink") and lines[19].startswith("downlink")
 
     try:
-        screen.type(
-            "seq 30; "
-            + " ".join(f"'{word}'" for word in [*cellbed("shell"), "--offline", "--meter", "bash"])
-            + " --norc"
-        )
+        screen.type(f"seq 30; {shlex.join([*cellbed('shell'), '--offline', '--meter', 'bash'])} --norc")
         screen.wait_for(metered)
         screen.type("seq 100 130; stty size")
         lines = screen.wait_for(lambda lines: metered(lines) and "17 100" in lines)

@@ -175,19 +175,6 @@ def test_after_a_timeout_the_window_is_one_segment_until_the_repair_ends() -> No
     assert path.law.window.cwnd == 81
 
 
-def test_a_deep_queue_stays_nearly_empty_at_a_full_link() -> None:
-    driven = drive(HostLaw("bbr3"), packets_per_s=1000, rtt=0.04, queue=400, duration=10)
-    assert driven.utilisation > 0.95
-    assert driven.mean_rtt < 1.25 * 0.04
-    assert driven.losses == 0
-
-
-def test_a_shallow_queue_loses_less_than_two_per_cent_at_a_nearly_full_link() -> None:
-    driven = drive(HostLaw("bbr3"), packets_per_s=1000, rtt=0.04, queue=20, duration=10)
-    assert driven.utilisation > 0.9
-    assert driven.losses < 0.02 * 10_000
-
-
 class LossyPath(HostLaw):
     """The law on a path that loses each hundredth segment."""
 

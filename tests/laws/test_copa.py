@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from host_laws import LOSS, MSS, TIMEOUT, HostLaw, drive
+from host_laws import LOSS, MSS, TIMEOUT, HostLaw
 
 
 def rounds(law: HostLaw) -> Callable[..., int]:
@@ -120,11 +120,3 @@ def test_loss_does_not_change_the_window_in_default_mode_and_a_timeout_restarts_
     law.event(TIMEOUT)
     assert law.window.cwnd == 2
     assert ack(1.3, 100, 2) == 4
-
-
-@pytest.mark.parametrize("packets_per_s", [1000, 5000])
-def test_queue_oscillates_between_0_and_5_segments(packets_per_s: int) -> None:
-    # The paper's analysis of its dynamics: from 0 to 2.5 / delta = 5 segments, on average half of this.
-    driven = drive(HostLaw("copa"), packets_per_s=packets_per_s, rtt=0.04, queue=500, duration=8)
-    assert (driven.mean_rtt - 0.04) * packets_per_s - 1 == pytest.approx(2.5, abs=1)
-    assert driven.utilisation > 0.98

@@ -54,12 +54,11 @@ def share(folder: Path, law: str, flows: int, *, rate: str, queue: str, **more: 
 @pytest.mark.parametrize(
     ("flows", "rate", "queueing"),
     [
-        (1, 19.99 * 0.95, 2.4 + 1.2),
         # genericCC, begun at distances from 0 to 1.5 s: 15.7 to 18.2 Mbit/s with 5.1 to 6.2 ms. Flows that stay in the
         # competitive mode have over 60 ms.
         (2, 18.2 * 0.95, 5.1 + 1.2),
         # genericCC: 18.7 to 19.6 Mbit/s with 7.8 to 47.2 ms: flows enter the competitive mode and leave it again.
-        (4, 19.0 * 0.95, 47.2 + 1.2),
+        pytest.param(4, 19.0 * 0.95, 47.2 + 1.2, marks=pytest.mark.slow),
     ],
 )
 def test_copa_keeps_the_queue_short_beside_itself_as_genericcc(
@@ -77,7 +76,7 @@ def test_copa_keeps_the_queue_short_beside_itself_as_genericcc(
     [
         # tcp_vegas.c: 47.9 ms, 0.70; 103.8 and 107.9 ms, 0.59 and 0.61, with distances of 1 and 0 ms.
         (2, 47.9, 0.8),
-        (4, 107.9, 0.8),
+        pytest.param(4, 107.9, 0.8, marks=pytest.mark.slow),
     ],
 )
 def test_vegas_keeps_an_unfair_base_round_trip_while_the_queue_never_drains_as_tcp_vegas(
@@ -93,7 +92,7 @@ def test_vegas_keeps_an_unfair_base_round_trip_while_the_queue_never_drains_as_t
     [
         # tcp_vegas.c with the same pauses: 0.98; 0.84 and 0.86.
         (2, 0.95),
-        (4, 0.82),
+        pytest.param(4, 0.82, marks=pytest.mark.slow),
     ],
 )
 def test_vegas_converges_when_pauses_of_acknowledgements_drain_the_queue_as_tcp_vegas(

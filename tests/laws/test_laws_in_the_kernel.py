@@ -88,7 +88,6 @@ def test_process_that_ends_leaves_no_law(tmp_path: Path, end: signal.Signals) ->
     for _ in range(3):
         holding = [sys.executable, "-c", HOLD, str(law)]
         with subprocess.Popen(holding, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as holder:
-            assert holder.stdout is not None
             assert holder.stdout.readline() == b"loaded\n"
             assert available("held_")
             holder.send_signal(end)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from cellbed.laws.kernel import ProgramTcp, apply_tcp
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.programs.environment import host_congestion_control
-from in_process import cellbed
+from in_process import cellbed, run_scenario
 from law_examples import fixed
 from run_commands import needs_limits, only_folder, run
 from scenario_text import NODES, app_table, iperf3_table, server_keys, tables
@@ -117,23 +118,25 @@ def test_buffer_above_the_limit_of_the_machine_is_refused_with_the_remedy(tmp_pa
     assert f"sudo sysctl -w net.core.rmem_max={most // 2 + 1}" in done.stderr
 
 
-def test_law_of_a_program_in_virtual_time(tmp_path: Path) -> None:
-    fixed(tmp_path / "two.h", window=2)
-    fixed(tmp_path / "wide.h", window=500)
+def run_virtually(folder: Path, apps: str, *, nodes: str = NODES, **transport: Any) -> Path:
+    """Run 5 s in virtual time, and return the folder of the run."""
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    return run_scenario(folder, tables(name="tcp", duration="5 s", transport=transport) + nodes + apps, "--virtual")
 
-    law = {"congestion_control": "./two.h"}
-    wide = {"congestion_control": "./wide.h", "send_buffer": "128 KiB"}
-    (tmp_path / "programs.toml").write_text(
-        tables(name="programs", duration="5 s", transport={"series": True})
-        + NODES
-        + iperf3_table("plain", "-t 3")
+
+def test_law_of_a_program_in_virtual_time(tmp_path: Path) -> None:
+    law = {"congestion_control": str(fixed(tmp_path / "two.h", window=2))}
+    wide = {"congestion_control": str(fixed(tmp_path / "wide.h", window=500)), "send_buffer": "128 KiB"}
+    folder = run_virtually(
+        tmp_path,
+        iperf3_table("plain", "-t 3")
         + iperf3_table("up", "-t 3", 5202, client=law)
         + iperf3_table("down", "-t 3 -R", 5203, server=law)
         + iperf3_table("small", "-t 3 -R", 5204, client={"receive_buffer": "128 KiB"})
-        + iperf3_table("kept", "-t 3 -R", 5205, server=wide)
+        + iperf3_table("kept", "-t 3 -R", 5205, server=wide),
+        series=True,
     )
-    cellbed("run", "programs.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
-    connections = pl.read_parquet(only_folder(tmp_path / "runs") / "connections.parquet")
+    connections = pl.read_parquet(folder / "connections.parquet")
 
     def carried(app: str, way: str) -> int:
         return int(connections.filter(app=app)[f"{way}_bytes"].max())  # type: ignore[arg-type]
@@ -146,7 +149,7 @@ def test_law_of_a_program_in_virtual_time(tmp_path: Path) -> None:
     # In each round trip one window at most.
     assert 5 * limited < carried("small", "to_client") <= 3 * (128 << 10) / 0.026
     # What is not acknowledged stays in the send buffer.
-    flows = pl.read_parquet(only_folder(tmp_path / "runs") / "flows.parquet").filter(app="kept")
+    flows = pl.read_parquet(folder / "flows.parquet").filter(app="kept")
     # Short segments count as full ones.
     assert 64 << 10 < flows["in_flight_bytes"].max() < (128 << 10) + 2 * 1448  # type: ignore[operator]
 
@@ -154,23 +157,16 @@ def test_law_of_a_program_in_virtual_time(tmp_path: Path) -> None:
 def test_law_learns_of_a_link_that_the_receive_window_fills(tmp_path: Path) -> None:
     """ExLL ends its start-up by the delivery rate, which the application does not limit then (Linux: rate.c)."""
     transport = {"congestion_control": "exll", "receive_buffer": "300 kB", "series": True}
-    text = tables(name="window", duration="5 s", transport=transport) + NODES + iperf3_table("bulk", "-t 4 -R")
-    (tmp_path / "window.toml").write_text(text)
-    cellbed("run", "window.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
-    late = pl.read_parquet(only_folder(tmp_path / "runs") / "flows.parquet").filter(pl.col("time_s") > 2)
+    folder = run_virtually(tmp_path, iperf3_table("bulk", "-t 4 -R"), **transport)
+    late = pl.read_parquet(folder / "flows.parquet").filter(pl.col("time_s") > 2)
     # The shortest is 26 ms, the calibration adds 5 ms; a window full of data would take 120 ms.
     assert late["rtt_s"].median() < 0.04  # type: ignore[operator]
 
 
 def test_initial_window_in_virtual_time(tmp_path: Path) -> None:
     def taken(**transport: int) -> float:
-        text = (
-            tables(name="short", duration="3 s", transport=transport) + NODES + iperf3_table("short", "-n 40K -l 40K")
-        )
-        (tmp_path / "short.toml").write_text(text)
-        runs = tmp_path / f"runs-{len(transport)}"
-        cellbed("run", "short.toml", "--virtual", "--out", runs, cwd=tmp_path, status=0)
-        data = pl.read_parquet(only_folder(runs) / "connections.parquet").sort("to_server_bytes")[-1]
+        folder = run_virtually(tmp_path, iperf3_table("short", "-n 40K -l 40K"), **transport)
+        data = pl.read_parquet(folder / "connections.parquet").sort("to_server_bytes")[-1]
         return float((data["to_server_last_s"] - data["to_server_first_s"]).item())
 
     # 29 segments of 0.6 ms each: at once, or the last one when the tenth is acknowledged, after 26 ms.
@@ -183,21 +179,16 @@ def test_paced_window_fits_a_shallow_queue_in_virtual_time(tmp_path: Path) -> No
         transport = {"congestion_control": "reno", "initial_window": 30, "series": True, **of_all}
         nodes = NODES.replace("base_delay", 'queue = { kind = "droptail", limit = "30 kB" }\nbase_delay')
         transfer = iperf3_table("short", "-n 42K -l 42K", client=of_client)
-        text = tables(name="shallow", duration="3 s", transport=transport) + nodes + transfer
-        (tmp_path / "shallow.toml").write_text(text)
-        runs = tmp_path / f"runs-{of_all}-{of_client}"
-        cellbed("run", "shallow.toml", "--virtual", "--out", runs, cwd=tmp_path, status=0)
-        flows = pl.read_parquet(only_folder(runs) / "flows.parquet").filter(sender="endpoint-0")
+        folder = run_virtually(tmp_path, transfer, nodes=nodes, **transport)
+        flows = pl.read_parquet(folder / "flows.parquet").filter(sender="endpoint-0")
         return int(flows["lost"].sum()), flows["pacing_mbit_s"].count() > 0
 
     # 30 segments at once overflow the queue of 20; from the eleventh on at 27 Mbit/s, twice the window in 26 ms, they
     # queue behind those that leave at 20 Mbit/s.
-    plain, paced = lost({}, {}), lost({"pacing": True}, {})
+    plain, paced = lost({"pacing": True}, {"pacing": False}), lost({"pacing": True}, {})
     assert plain[0] > 5
     assert not plain[1]
-    assert paced == (0, True)
-    assert lost({}, {"pacing": True}) == paced
-    assert lost({"pacing": True}, {"pacing": False}) == plain
+    assert paced == lost({}, {"pacing": True}) == (0, True)
 
 
 def test_setting_without_a_model_is_named_in_the_error(tmp_path: Path) -> None:

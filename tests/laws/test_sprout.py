@@ -104,14 +104,6 @@ def test_timeout_sets_one_segment_until_the_next_acknowledgement() -> None:
     assert ticks.law.ack(1.41) == window
 
 
-@pytest.mark.parametrize("packets_per_s", [300, 500, 900])
-def test_link_is_filled_with_less_than_100_ms_of_queue(packets_per_s: int) -> None:
-    driven = drive(HostLaw("sprout"), packets_per_s=packets_per_s, rtt=SHORTEST, queue=1000, duration=10)
-    assert driven.losses == 0
-    assert driven.utilisation > 0.95
-    assert driven.mean_rtt < SHORTEST + 0.1
-
-
 def test_only_scaled_packets_fill_a_link_of_ten_times_the_largest_rate() -> None:
     link = {"packets_per_s": 10_000, "rtt": SHORTEST, "queue": 10_000, "duration": 6}
     faithful, scaled = drive(HostLaw("sprout"), **link), drive(HostLaw("sprout-scaled"), **link)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from host_laws import MSS, TIMEOUT, HostLaw, drive
+from host_laws import MSS, TIMEOUT, HostLaw
 
 
 def constant_rtt(sent: float) -> float:
@@ -124,11 +124,3 @@ def test_timeout_halves_the_rate_and_restarts_the_doubling() -> None:
     before = rates(law, 0.2)[-1]
     law.event(TIMEOUT)
     assert law.window.pacing_rate * 8 / 1e6 == pytest.approx(before / 2, rel=1e-3)
-
-
-@pytest.mark.parametrize("packets_per_s", [1000, 5000])
-def test_bottleneck_is_used_without_a_standing_queue(packets_per_s: int) -> None:
-    driven = drive(HostLaw("vivace"), packets_per_s=packets_per_s, rtt=0.04, queue=500, duration=8)
-    assert driven.utilisation > 0.9
-    assert driven.mean_rtt < 0.04 * 1.1
-    assert driven.losses == 0

@@ -1,6 +1,7 @@
 """Connections out of the packet log: their times, parts and counts, and the applications they belong to."""
 
 import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,8 @@ def test_a_connection_that_moves_with_its_service_is_one(tmp_path: Path) -> None
         "migrations": [{"source": "edge-0", "target": "cloud-0", "ports": [80]}],
     }
     (row,) = read(tmp_path, there, later, **description).to_dicts()
-    assert (row["client"], row["server"], row["to_server_bytes"], row["to_client_bytes"]) == (
-        "phone-0",
-        "edge-0",
-        100,
-        2000,
-    )
+    assert (row["client"], row["server"]) == ("phone-0", "edge-0")
+    assert (row["to_server_bytes"], row["to_client_bytes"]) == (100, 2000)
     assert row["to_client_last_s"] == pytest.approx(0.34)
 
 
@@ -111,15 +108,6 @@ def test_spans_of_a_service_divide_the_time_of_its_server(tmp_path: Path) -> Non
     assert labels == ["Server: query", "Server: log", "Server, rest"]
 
 
-def test_an_end_that_pauses_between_two_pieces_is_waited_for_once_an_acknowledgement_has_come(tmp_path: Path) -> None:
-    log = fetch()
-    log.down(264, 2501, 100)  # the acknowledgement of what was complete at 54 came at 64
-    (row,) = read(tmp_path, log).to_dicts()
-    assert parts(row)["server"] == 5 + 200
-    assert parts(row)["to_client_transport"] == 1 + 10
-    assert row["exchanges"] == 1
-
-
 def test_a_retransmission_is_transport_and_counts_once(tmp_path: Path) -> None:
     log = Log()
     log.up(0, 2**32 - 50, 0, drop=2)
@@ -133,17 +121,6 @@ def test_a_retransmission_is_transport_and_counts_once(tmp_path: Path) -> None:
     assert parts(row) == {"connect": 1020, "to_server_transport": 280, "to_server_delay": 10}
 
 
-def test_a_server_that_speaks_first_is_waited_for(tmp_path: Path) -> None:
-    log = Log()
-    log.up(0, 1000, 0)
-    log.down(10, 500, 0)
-    log.up(20, 1001, 0)
-    log.down(50, 501, 30)
-    (row,) = read(tmp_path, log).to_dicts()
-    assert parts(row) == {"connect": 20, "server": 30, "to_client_delay": 10}
-    assert row["to_server_bytes"] == row["exchanges"] == 0
-
-
 def test_refused_and_unanswered_connections_have_no_parts(tmp_path: Path) -> None:
     refused, silent = Log(40_000), Log(40_001)
     refused.up(0, 1000, 0)
@@ -153,21 +130,6 @@ def test_refused_and_unanswered_connections_have_no_parts(tmp_path: Path) -> Non
     found = read(tmp_path, refused, silent)
     assert found["connect_s"].to_list() == found["part_connect"].to_list() == [None, None]
     assert found["to_server_retransmitted"].to_list() == [0, 1]
-
-
-def test_ports_that_are_used_again_are_another_connection(tmp_path: Path) -> None:
-    log = fetch()
-    again = fetch(at=500)
-    for record in again.records:
-        shifted = list(record)
-        shifted[0] += 1000
-        shifted[11] = (shifted[11] + 70_000_000) % 2**32
-        log.records.append(tuple(shifted))
-    found = read(tmp_path, log)
-    assert found["opened_s"].to_list() == [0, 0.5]
-    one, two = found.to_dicts()
-    assert parts(one) == parts(two)
-    assert one["to_client_bytes"] == two["to_client_bytes"] == 2000
 
 
 def test_udp_counts_packets_and_loss(tmp_path: Path) -> None:
@@ -294,7 +256,7 @@ Step = tuple[int, bool, int, bool]
 """Of a conversation: ms since the one before, whether the client sends, its queueing in ms, whether it is lost."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([0, 1, 7, 25]), st.booleans()),
@@ -304,8 +266,6 @@ Step = tuple[int, bool, int, bool]
 )
 def test_the_parts_are_those_of_each_moment(steps: list[Step]) -> None:
     """Every ms of a conversation is looked at by itself, with the definition in the module's documentation."""
-    import tempfile
-
     log, now = Log(), 100
     log.up(0, 999, 0)
     log.down(10, 499, 0)

@@ -131,6 +131,8 @@ def test_an_undisturbed_run_is_not_called_disturbed(tmp_path: Path) -> None:
     assert (figures.pressure, figures.pressure_peak) == pytest.approx((0.1, 0.1))
     assert "waited for a processor in 10 % of the time (PSI), at most 10 % of a second" in words(asdict(figures))
     assert table.filter(pl.col("second") == 59)["edge-0.waited_s"].to_list() == [pytest.approx(0.02 * 0.52)]
+    unknown = seconds(tmp_path, emulator(), [sample | {"pressure_ns": None} for sample in host()])
+    assert "the kernel does not report CPU pressure" in words(asdict(machine(unknown, 60)))
 
 
 FROZEN = {"standstill": {20: 150 * MS}, "stood_until": {20: T0 + round(20.75 * S)}}
@@ -230,12 +232,6 @@ def test_connections_are_disturbed_by_what_their_nodes_waited(tmp_path: Path) ->
     assert reason.startswith("the emulator was late: 11 % of the packets by more than 1 ms, by up to 2 ms")
 
 
-def test_a_kernel_without_pressure_is_named(tmp_path: Path) -> None:
-    unknown = [sample | {"pressure_ns": None} for sample in host(**BUSY)]
-    table = seconds(tmp_path, emulator(), unknown)
-    assert "the kernel does not report CPU pressure" in words(asdict(machine(table, 60)))
-
-
 def test_nodes_that_together_need_more_than_the_machine_disturb(tmp_path: Path) -> None:
     """Nobody else runs: what edge-0 lacks other nodes of the run have."""
     full = {"own_ns": dict.fromkeys(range(60), 2 * S), "idle_ns": dict.fromkeys(range(60), 0)}
@@ -257,14 +253,6 @@ def test_clocks_that_are_set_and_workers_that_die_disturb(tmp_path: Path) -> Non
     assert found == ["the wall clock was set by −60 min at 4 s", "the machine was suspended for 3 s at 5 s"]
     table, none = seconds(tmp_path, emulator(), host()), pl.DataFrame(schema=SCHEMA)
     assert judge(table, DESCRIPTION | {"deaths": ["worker 0 was killed"]}, [], none) == ["worker 0 was killed"]
-
-
-def test_a_run_without_records_is_not_judged(tmp_path: Path) -> None:
-    (tmp_path / "raw").mkdir()
-    for description in (DESCRIPTION, {}):
-        table = read_seconds(tmp_path, description)
-        assert judge(table, description, [], pl.DataFrame(schema=SCHEMA)) == []
-        assert machine(table, 60).foreign_cpus is None
 
 
 def test_samples_count_the_processor_time_of_descendants() -> None:

@@ -47,7 +47,8 @@ def of_download(flows: pl.DataFrame) -> pl.DataFrame:
 
 def test_flow_in_virtual_time_fills_its_link_under_its_law(tmp_path: Path) -> None:
     folder = predicted(tmp_path, law="vegas", options="-t 5 -R", seconds=8)
-    flow = of_download(library.load(folder).flows)
+    loaded = library.load(folder)
+    flow = of_download(loaded.flows)
     assert flow.select("app", "sender", "sender_port", "receiver", "law").unique().rows() == [
         ("bulk", "edge-0", 5201, "endpoint-0", "vegas")
     ]
@@ -62,19 +63,19 @@ def test_flow_in_virtual_time_fills_its_link_under_its_law(tmp_path: Path) -> No
     assert steady["law_base_us"].min() == pytest.approx(40_000, rel=0.05)
     received = pl.read_parquet(folder / "connections.parquet")["to_client_bytes"].max()
     assert flow["acked_bytes"].sum() == pytest.approx(received, rel=0.02)
+    traffic = loaded.summary.applications[0].traffic
+    assert (traffic.connections, traffic.received_bytes > received) == (2, True)
+    assert 0.04 < traffic.setup_p50_s <= traffic.round_trip_p50_s
+    assert 10 < traffic.throughput_down_mbit_s < 20
 
 
-def test_losses_are_those_of_the_connection(tmp_path: Path) -> None:
-    folder = predicted(tmp_path, law="reno", options="-t 5 -R", seconds=8)
+def test_losses_are_those_of_the_connection_and_the_report_shows_the_recovery_from_an_outage(tmp_path: Path) -> None:
+    folder = predicted(tmp_path, law="reno", options="-t 9 -R", seconds=10, outage=[["3 s", "2 s"]])
     flow = of_download(library.load(folder).flows)
     connection = pl.read_parquet(folder / "connections.parquet").sort("to_client_bytes")[-1]
     assert flow["law"].unique().to_list() == ["reno"]
     assert flow["retransmitted"].sum() == connection["to_client_retransmitted"].item() > 0
     assert flow["threshold_bytes"][-1] is not None
-
-
-def test_report_shows_flows_and_their_recovery_from_an_outage(tmp_path: Path) -> None:
-    folder = predicted(tmp_path, law="bbr", options="-t 9 -R", seconds=10, outage=[["3 s", "2 s"]])
     page = (folder / "report.html").read_text()
     assert "Flows over time" in page
     assert "Recovery after outages" in page

@@ -22,7 +22,7 @@ from cellbed.measure.summary import Summary
 from cellbed.runformat.description import Description, ProgramMeasures
 from cellbed.support.units import MEASURE_NAME
 from in_process import cellbed as command
-from scenario_text import app_table, iperf3_table, scenario_head
+from scenario_text import app_table, scenario_head
 
 
 def parquet(**columns: Any) -> bytes:
@@ -94,22 +94,16 @@ ENDLESS = r"(?P<a>(a+)+)$"
         (r"(?P<a>\d+) ms", "1" * 4_000_000),
     ],
 )
-def test_an_expression_that_takes_too_long_is_named_with_its_line(
+def test_an_expression_that_takes_too_long_is_named_with_its_line_and_what_came_before_is_measured(
     monkeypatch: pytest.MonkeyPatch, pattern: str, line: str
 ) -> None:
     monkeypatch.setattr(own, "MATCHING_S", 0.2)
-    written = read_lines(f"begin\n\n{line}\nend\n".encode(), pattern, {})
+    written = read_lines(f"fps=3\nfps=4\n{line}\nfps=5\n".encode(), rf"fps=(?P<fps>\d)|{pattern}", {})
+    assert written.series["fps"].values.tolist() == [3, 4]
     (problem,) = written.problems
     assert problem.startswith(f"line 3, '{line[:40]}")
-    assert f"'{pattern[:40]}" in problem
+    assert pattern[:20] in problem
     assert "takes more than 0.2 s of processor time" in problem
-
-
-def test_what_was_printed_before_a_line_that_takes_too_long_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "MATCHING_S", 0.2)
-    written = read_lines(b"fps=3\nfps=4\n" + b"a" * 40 + b"!\nfps=5\n", r"fps=(?P<fps>\d)|(a+)+$", {})
-    assert written.series["fps"].values.tolist() == [3, 4]
-    assert len(written.problems) == 1
 
 
 def test_an_expression_that_took_too_long_is_not_tried_on_another_program(
@@ -151,13 +145,10 @@ def test_a_report_of_iperf3_has_its_rates() -> None:
     ("content", "ending", "problem", "left"),
     [
         (b'{"fps": "fast", "n": 1}', ".json", "'fps': 'fast' is not a finite number: write one, without quotes", ["n"]),
-        (b'{"fps": NaN}', ".json", "'fps': 'nan' is not a finite number", []),
         (b'{"fps": 1e101}', ".json", "'fps': '1e+101' is not a finite number", []),
         (b'{"fps": true}', ".json", "'fps': 'True' is not a finite number", []),
         (b'{"fps": {"values": [1, null, 3]}}', ".json", "'fps': 'None', value 2 of 3, is not a finite number", ["fps"]),
         (b'{"fps": {"values": 3}}', ".json", "'fps': '3' is not a list of numbers: write [1, 2]", []),
-        (b'{"fps": {"values": []}}', ".json", "'fps': 'a list' is not a list of numbers", []),
-        (b'{"fps": [1]}', ".json", "'fps': 'a list' is not a finite number", []),
         (b'{"fps": {"value": 1, "units": "s"}}', ".json", "'fps': 'units' is not known: write { \"value\": 30", []),
         (b'{"fps": {"unit": "s"}}', ".json", "'fps': it needs either value or values", []),
         (b'{"fps": {"value": 1, "unit": 3}}', ".json", "'fps': '3' is not a unit", ["fps"]),
@@ -167,12 +158,9 @@ def test_a_report_of_iperf3_has_its_rates() -> None:
         (b'{"\\u001b[2J": 1}', ".json", "'\\u001b[2J' is no name of a measure", []),
         (b"[1, 2]", ".json", "not a JSON object in UTF-8, 'its value is not an object'", []),
         (b'{"fps": 1', ".json", "not a JSON object in UTF-8, 'Expecting ", []),
-        (b"", ".json", "not a JSON object in UTF-8, ", []),
         (b"{}", ".json", "it has no numbers: write a measure", []),
-        (b"time_s,note\n1,a\n", ".csv", "it has no numbers", []),
         (b"a,b\n1,2,3\n", ".csv", "not a table with a row of names, ", []),
         (b"a,b\n1,2\n3,x\n", ".csv", "'b': 'x', value 2 of 2, is not a finite number", ["a", "b"]),
-        (b"a\ninf\n", ".csv", "'a': 'inf', value 1 of 1, is not a finite number", []),
         (b"time_s,a\nx,1\n", ".csv", "'a': its times are left out", ["a"]),
         (b"," * 2000, ".csv", "not a table with a row of names, 'more than 1,000 columns'", []),
         (b"PAR1", ".parquet", "not a Parquet file, ", []),
@@ -281,12 +269,8 @@ def predicted(folder: Path, **keys: Any) -> cellbed.Run:
     return cellbed.load(made)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> cellbed.Run:
-    return predicted(tmp_path_factory.mktemp("runs"))
-
-
-def test_measures_are_a_table_and_a_row_of_the_summary(run: cellbed.Run) -> None:
+def test_measures_are_a_table_and_a_row_of_the_summary(tmp_path: Path) -> None:
+    run = predicted(tmp_path)
     table = run.measures
     assert table.schema == pl.Schema(SCHEMA)
     assert table.select("app", "measure", "unit").unique().rows() == [("probe", "rtt", "ms")]
@@ -324,18 +308,6 @@ def test_a_prediction_refuses_a_file_that_no_model_writes(tmp_path: Path) -> Non
     )
 
 
-def test_a_prediction_has_measures_of_its_connections(tmp_path: Path) -> None:
-    text = scenario_head(name="pings", duration="4 s") + iperf3_table("probe", "--bytes 300K")
-    (tmp_path / "x.toml").write_text(text)
-    assert command("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs").returncode == 0
-    (path,) = (tmp_path / "runs").iterdir()
-    traffic = Summary.read(path).applications[0].traffic
-    assert traffic.connections == 2
-    assert traffic.sent_bytes > 200_000
-    assert 0.02 < traffic.setup_p50_s <= traffic.round_trip_p50_s
-    assert 0.5 < traffic.throughput_up_mbit_s < 20
-
-
 def test_measures_are_compared_with_intervals(tmp_path: Path) -> None:
     runs = [
         predicted(tmp_path, name=name, seed=seed, mean=mean, endpoints=6).path
@@ -370,7 +342,7 @@ levels = { near = "1 ms", far = "21 ms" }
 
 
 def test_a_sweep_has_own_measures_and_those_of_connections(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(scenario())
+    (tmp_path / "x.toml").write_text(scenario(endpoints=1))
     (tmp_path / "sweep.toml").write_text(SWEEP)
     assert command("sweep", "sweep.toml", "--virtual", "--dry-run", cwd=tmp_path).returncode == 0
     command("sweep", "sweep.toml", "--virtual", "--jobs", 1, cwd=tmp_path, status=0)

@@ -1,14 +1,13 @@
 """Frames joined to the datagrams that carried them through a relay, on a log written by hand."""
 
-import numpy as np
 import polars as pl
 
-from cellbed.measure.packets import RECORD, UDP, crossings
+from cellbed.measure.packets import UDP, crossings
 from cellbed.measure.relayed import with_relayed
 from cellbed.measure.streams import Streams
 from cellbed.runformat.description import Timed
+from packet_logs import MS, Log, as_array
 
-MS = 1_000_000
 NODES = ["endpoint-0", "endpoint-1", "edge-0"]
 DIRECTIONS = [
     {"index": 0, "name": "mobile-0.uplink", "from": "endpoint-0", "to": "tower"},
@@ -19,35 +18,18 @@ DIRECTIONS = [
 CALL = Timed("call", "", servers=("edge-0",), relayed=True)
 
 
-class Log:
-    """Datagrams of 20 ms each way: 10 ms in each direction."""
+class Relayed(Log):
+    """Datagrams from endpoint-0 over edge-0 to endpoint-1, 10 ms to the relay and 10 ms from there."""
 
-    def __init__(self) -> None:
-        self.records: list[tuple[int, ...]] = []
-        self.packets = 0
+    def up(self, at: float, size: int, *, drop: int = 0) -> None:
+        self._pass((0, 1), (0, 2), (50_000, 3478), at, 0, size, 0, drop)
 
-    def up(self, at_ms: float, size: int, *, drop: bool = False) -> None:
-        self._add(at_ms, (0, 1), (0, 2), (50_000, 3478), size, drop)
-
-    def down(self, at_ms: float, size: int) -> None:
-        self._add(at_ms, (2, 3), (2, 1), (3478, 50_001), size, False)
-
-    def _add(
-        self, at_ms: float, path: tuple[int, int], ends: tuple[int, int], ports: tuple[int, int], size: int, drop: bool
-    ) -> None:
-        now = round(at_ms * MS)
-        for direction in path:
-            times = (now, now, now + 10 * MS, now + 10 * MS)
-            self.records.append((self.packets, *times, direction, drop, UDP, size + 28, *ports, 0, size, *ends))
-            if drop:
-                break
-            now += 10 * MS
-        self.packets += 1
+    def down(self, at: float, size: int) -> None:
+        self._pass((2, 3), (2, 1), (3478, 50_001), at, 0, size, 0, 0)
 
     def frames(self, *times_ms: tuple[float, float]) -> list[tuple[int | None, int | None]]:
         """Return the numbers of the datagrams of frames, of which each left the encoder and was received."""
-        log = np.array(self.records, RECORD)
-        streams = Streams(crossings(log[np.argsort(log["departed"], kind="stable")], DIRECTIONS, [3478], NODES))
+        streams = Streams(crossings(as_array(self), DIRECTIONS, [3478], NODES))
         rows = [
             {"endpoint": NODES[0], "receiver": NODES[1], "remote_port": 3478}
             | {"sent_ns": round(sent * MS), "received_ns": round(received * MS)}
@@ -61,29 +43,29 @@ class Log:
 
 
 def test_the_last_datagram_of_a_frame_is_found_on_both_sides_of_the_relay() -> None:
-    log = Log()
+    log = Relayed(protocol=UDP)
     log.up(0, 60)  # a question to the relay, which it answers
-    log.down(20.5, 80)
+    log.down(10.5, 80)
     for at, size in ((30, 1100), (31, 1100), (32, 400), (60, 900)):
         log.up(at, size)
-        log.down(at + 20.3, size)
-    assert log.frames((29, 72.4), (59, 100.5)) == [(3, 3), (4, 4)]
+        log.down(at + 10.3, size)
+    assert log.frames((29, 52.4), (59, 80.5)) == [(3, 3), (4, 4)]
 
 
 def test_a_datagram_that_was_lost_and_sent_again_counts_when_it_came() -> None:
-    log = Log()
-    log.up(0, 1000, drop=True)
+    log = Relayed(protocol=UDP)
+    log.up(0, 1000, drop=1)
     log.up(1, 700)
-    log.down(21.2, 700)
+    log.down(11.2, 700)
     log.up(90, 1000)
-    log.down(110.2, 1000)
-    assert log.frames((0, 130.4)) == [(2, 1)]
+    log.down(100.2, 1000)
+    assert log.frames((0, 110.4)) == [(2, 1)]
 
 
 def test_a_frame_without_its_datagrams_in_the_log_has_none() -> None:
-    log = Log()
+    log = Relayed(protocol=UDP)
     log.up(0, 1000)
-    log.down(20.3, 1000)
+    log.down(10.3, 1000)
     # The last datagram before it is that of another frame, which had been sent before this one was encoded.
     assert log.frames((100, 200)) == [(None, None)]
-    assert Log().frames((0, 1)) == [(None, None)]
+    assert Relayed(protocol=UDP).frames((0, 1)) == [(None, None)]

@@ -49,18 +49,19 @@ TRANSFERS = NODES + CHANGE + iperf3_table("bulk", "-t 10") + iperf3_table("early
 
 
 def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
-    (tmp_path / "warm.toml").write_text(tables(name="warm", duration="10 s", skip="5 s") + TRANSFERS)
-    done = cellbed("run", "warm.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
-    assert "10.0 s without the first 5.00 s" in done.stdout
-    run = only_folder(tmp_path / "runs")
-    summary = Summary.read(run)
-    connections = pl.read_parquet(run / "connections.parquet")
-    assert set(connections["app"]) == {"bulk"}
-    data = connections.sort("to_server_bytes")[-1]
-    assert (data["opened_s"].item(), data["connect_s"].item()) == (5.0, None)
-    last = data["to_server_last_s"].item()
-    parts = data.select(pl.sum_horizontal("^part_.*$")).item()
-    assert parts == pytest.approx(last, abs=1e-6)
+    runs, printed = {}, {}
+    for name, more in (("whole", {}), ("rest", {"skip": "5 s"})):
+        (tmp_path / f"{name}.toml").write_text(tables(name="warm", duration="10 s", **more) + TRANSFERS)
+        done = cellbed("run", f"{name}.toml", "--virtual", "--out", tmp_path / name, cwd=tmp_path, status=0)
+        runs[name], printed[name] = only_folder(tmp_path / name), done.stdout
+    assert "10.0 s without the first 5.00 s" in printed["rest"]
+    summary = Summary.read(runs["rest"])
+    whole, rest = (pl.read_parquet(folder / "connections.parquet") for folder in runs.values())
+    assert set(rest["app"]) == {"bulk"}
+    whole, rest = (each.filter(app="bulk").sort("to_server_bytes")[-1] for each in (whole, rest))
+    assert (rest["opened_s"].item(), rest["connect_s"].item()) == (5.0, None)
+    parts = rest.select(pl.sum_horizontal("^part_.*$")).item()
+    assert parts == pytest.approx(rest["to_server_last_s"].item(), abs=1e-6)
     # Of a link that has 20 Mbit/s before: payload of 1448 bytes in packets of 1500.
     bulk = summary.applications[0].traffic
     assert bulk.throughput_up_mbit_s == pytest.approx(10 * 1448 / 1500, rel=0.02)
@@ -68,22 +69,10 @@ def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
     assert sum(peer.failed for peer in summary.connections) == 0
     (uplink,) = (each for each in summary.directions if each.capacity_mbit_s == pytest.approx(10))
     assert uplink.used_mbit_s == pytest.approx(10, rel=0.01)
-    assert not (pl.read_parquet(run / "flows.parquet")["time_s"] < 5).any()
-    assert "left out" in (run / "report.html").read_text()
-
-
-def test_bytes_before_and_after_the_warm_up_are_all_bytes(tmp_path: Path) -> None:
-    runs = {}
-    for name, line in (("whole", ""), ("rest", 'skip = "5 s"\n')):
-        (tmp_path / f"{name}.toml").write_text(tables(name="warm", duration="10 s") + line + TRANSFERS)
-        cellbed("run", f"{name}.toml", "--virtual", "--out", tmp_path / name, cwd=tmp_path, status=0)
-        runs[name] = only_folder(tmp_path / name)
-    whole, rest = (
-        pl.read_parquet(folder / "connections.parquet").filter(app="bulk").sort("to_server_bytes")[-1]
-        for folder in runs.values()
-    )
-    arrived = whole["to_server_bytes"].item() - rest["to_server_bytes"].item()
+    assert not (pl.read_parquet(runs["rest"] / "flows.parquet")["time_s"] < 5).any()
+    assert "left out" in (runs["rest"] / "report.html").read_text()
     # Before, the link carried 20 Mbit/s, of which another upload had a share for 2 s.
+    arrived = whole["to_server_bytes"].item() - rest["to_server_bytes"].item()
     assert 5 * 20e6 / 8 * 0.6 < arrived < 5 * 20e6 / 8
     assert whole["to_server_packets"].item() > rest["to_server_packets"].item() > 0
 

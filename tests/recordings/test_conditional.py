@@ -10,7 +10,7 @@ import pytest
 
 from cellbed import Link
 from cellbed.path import Path as Simulated
-from cellbed.recordings.conditional import Drift, conditional_plan, derive, model_text
+from cellbed.recordings.conditional import conditional_plan, derive, find_trend, model_text
 from cellbed.recordings.description import Fixed
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
@@ -82,7 +82,7 @@ def test_a_trend_is_what_a_delay_drifts_and_not_what_packets_wait_for(drift_ms: 
     random = np.random.default_rng(3)
     sent = np.sort(random.uniform(0, 120 * SECOND, 2400)).astype(np.int64)
     own = (20 + drift_ms * np.sin(2 * np.pi * sent / (20 * SECOND))) * 1e6
-    trend = Drift().trend(sent, own + random.uniform(0, 10e6, len(sent)))
+    trend = find_trend(sent, own + random.uniform(0, 10e6, len(sent)))
     off = trend.at(sent) - own
     assert np.std(off) < 0.7e6
     if drift_ms == 0:

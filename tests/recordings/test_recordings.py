@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,7 @@ from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import FILES, read_recording, write_recording
 from cellbed.recordings.virtual import record_virtually
 from in_process import cellbed
-from recording_examples import FULL, MS, PLAN, SECOND, calibrated, packets, pair, walk
+from recording_examples import MS, PLAN, calibrated, packets, pair, walk
 
 LIGHT = "light-uplink.parquet"
 
@@ -87,15 +88,17 @@ def _third(column: str, value: Any) -> pl.Expr:
     ("change", "message"),
     [
         (_json(version=2), r"recording\.json: version 2 is not known: this version of cellbed reads version 1"),
-        (_json(version=2, duration_ns="x"), r"recording\.json: version 2 is not known"),
         (_json(format="zip"), r"recording\.json: format is 'zip': this is no recording"),
         (_json(duration_ns=-1), r"recording\.json: duration_ns: .*greater than or equal to 1, not -1"),
-        (_json(duration_ns=1.5), r"recording\.json: duration_ns: .*valid integer, not 1\.5"),
-        (_json(started="yesterday"), r"recording\.json: started: .*datetime"),
         (_json(light={"plan": {"rotation": [], "gap_ns": 1}}), r"recording\.json: light\.plan\.rotation: "),
         (_json(spans=[{"workload": "heavy", "start_ns": 2, "end_ns": 1}]), r"spans\.0: ends at 1 ns, before its start"),
         (lambda folder: (folder / "recording.json").write_text("{"), r"recording\.json: not JSON: "),
         (lambda folder: (folder / "recording.json").write_text("{}"), r"recording\.json: '\w+' is missing"),
+        (shutil.rmtree, "walk: no such directory"),
+        (
+            lambda folder: (folder / "recording.json").rename(folder / "journal"),
+            "walk.*: not a journal of this version",
+        ),
         (lambda folder: (folder / "recording.json").unlink(), r"walk: not a recording: it has no recording\.json"),
         (lambda folder: (folder / LIGHT).unlink(), r"light-uplink\.parquet: missing, though recording\.json counts"),
         (lambda folder: (folder / LIGHT).write_bytes(b"PAR1"), r"light-uplink\.parquet: not a readable Parquet file"),
@@ -105,9 +108,7 @@ def _third(column: str, value: Any) -> pl.Expr:
             r"light-uplink\.parquet: no column 'copies': it has train, index, bytes, sent_ns, arrived_ns",
         ),
         (_column(pl.col("sent_ns").cast(pl.String)), r"column 'sent_ns' is of type String: it must be Int64"),
-        (_column(pl.col("sent_ns") / 1), r"column 'sent_ns' is of type Float64: it must be Int64"),
         (_column(_third("sent_ns", -5)), r"row 3: sent_ns is before the recording's time zero"),
-        (_column(_third("arrived_ns", -5)), r"row 3: arrived_ns is before the recording's time zero"),
         (_column(_third("copies", 300).cast(pl.Int32)), r"row 3: copies is 300: it must fit UInt8"),
         (_column(_third("copies", 0).cast(pl.UInt8)), r"row 3: it arrived, but no copy of it did"),
         (_column(_third("arrived_ns", None)), r"row 3: copies arrived, but there is no time of arrival"),
@@ -126,7 +127,7 @@ def test_what_is_malformed_is_refused_in_one_line(folder: Path, change: Any, mes
 def test_damaged_files_are_read_or_refused_in_one_line(folder: Path) -> None:
     random = Random(4)
     refusals: list[str] = []
-    for _ in range(150):
+    for _ in range(80):
         path = folder / random.choice([LIGHT, "recording.json"])
         whole = path.read_bytes()
         damaged = bytearray(whole)
@@ -138,20 +139,8 @@ def test_damaged_files_are_read_or_refused_in_one_line(folder: Path) -> None:
         except RecordingError as error:
             refusals.append(str(error))
         path.write_bytes(whole)
-    assert len(refusals) > 50
+    assert len(refusals) > 25
     assert not any("\n" in refusal for refusal in refusals)
-
-
-def test_what_a_recorder_left_but_is_no_journal_is_refused(folder: Path) -> None:
-    (folder / "recording.json").rename(folder / "journal")
-    with pytest.raises(RecordingError, match=r"walk.*: not a journal of this version of the recorder"):
-        read_recording(folder)
-    assert (folder / "journal").exists()
-
-
-def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match=r"nowhere: no such directory"):
-        read_recording(tmp_path / "nowhere")
 
 
 def test_what_breaks_the_rules_is_not_written(tmp_path: Path) -> None:
@@ -192,7 +181,7 @@ def test_counts_tell_losses_copies_and_reordering() -> None:
 
 
 def test_virtual_trains_are_answered_once_their_first_packet_is_there() -> None:
-    recording = record_virtually(pair(), None, PLAN, duration_ns=110 * MS)
+    recording = record_virtually(pair(), pair(), PLAN, duration_ns=110 * MS)
     up, down = recording.light_uplink, recording.light_downlink
     assert up.filter(pl.col("index") == 0)["sent_ns"].to_list() == [0, 50 * MS, 100 * MS]
     first = up.group_by("train").agg(pl.col("arrived_ns").min()).sort("train")["arrived_ns"].to_list()
@@ -203,23 +192,13 @@ def test_virtual_trains_are_answered_once_their_first_packet_is_there() -> None:
     assert recording.heavy_uplink.height == 0
 
 
-def test_both_workloads_on_one_device_take_turns() -> None:
-    recording = record_virtually(pair(), None, PLAN, (FULL, None), duration_ns=18 * SECOND, span_ns=4 * SECOND)
-    spans = [(span.workload, span.start_ns // SECOND, span.end_ns // SECOND) for span in recording.description.spans]
-    assert spans == [("light", 0, 4), ("heavy", 4, 6), ("light", 8, 12), ("heavy", 12, 14), ("light", 16, 18)]
-    assert recording.description.arrangement == "alternating"
-    sent = recording.heavy_uplink["sent_ns"] // SECOND
-    assert set(sent.to_list()) == {4, 5, 12, 13}
-    assert recording.heavy_downlink.height == 0
-
-
 def test_trains_in_rotation_keep_their_own_gaps_and_lengths() -> None:
     text = (
         '{"rotation": [{"up": 1, "down": 1, "up_bytes": 100, "down_bytes": 1400, "gap_ns": 20000000},'
         '{"up": 3, "down": 0, "up_bytes": 1400, "down_bytes": 100}], "gap_ns": 50000000}'
     )
     plan = TrainPlan.model_validate_json(text)
-    recording = record_virtually(pair(), None, plan, duration_ns=130 * MS)
+    recording = record_virtually(pair(), pair(), plan, duration_ns=130 * MS)
     starts = recording.light_uplink.filter(pl.col("index") == 0)
     assert (starts["sent_ns"] // MS).to_list() == [0, 20, 70, 90]
     assert starts["bytes"].to_list() == [100, 1400, 100, 1400]

@@ -166,13 +166,10 @@ def _per_second(times: Int64) -> list[int]:
 EVERY = [float(at) for at in range(30, 20_000, 10)]
 
 
-def test_an_outage_stays_and_so_does_a_broken_connection() -> None:
+def test_an_outage_stays_and_a_broken_connection_is_one_where_trains_did_not_arrive_and_else_filled() -> None:
     silent = [at for at in EVERY if not 5000 <= at < 8000]
     whole = opportunities(_saturated([("light", 0, 20), ("heavy", 0, 20)], silent), "uplink")
     assert _per_second(whole)[4:9] == [100, 0, 0, 0, 100]
-
-
-def test_a_broken_connection_is_an_outage_where_trains_did_not_arrive_and_else_filled() -> None:
     arrivals = [at for at in EVERY if not 5000 <= at < 12_000]
     spans = [("light", 0, 20), ("heavy", 0, 5), ("heavy", 12, 20)]
     recording = _saturated(spans, arrivals)

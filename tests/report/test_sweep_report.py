@@ -18,7 +18,7 @@ import tomli_w
 from cellbed import Sweep
 from cellbed.experiments.sweep.trials import Trial, plan
 from cellbed.measure.factors import Factor, Study
-from cellbed.measure.repetitions import difference_of_pairs, mean_interval, quantile_interval
+from cellbed.measure.repetitions import difference_of_pairs, mean_interval, median_interval
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
@@ -77,7 +77,7 @@ def test_intervals_are_those_of_the_repetitions(folder: Path) -> None:
     assert tight > 100
     assert loose == 0
     median = sweep.intervals("latency_p99_s", statistic="median")
-    assert median["value"][1] == quantile_interval(used.filter(point=1)["latency_p99_s"]).value
+    assert median["value"][1] == median_interval(used.filter(point=1)["latency_p99_s"]).value
     assert median["note"][5].startswith("refused: an interval of the median needs at least 6")
 
 
@@ -244,7 +244,7 @@ def test_missing_run_reports_are_made_and_failed_runs_have_none(tmp_path: Path) 
     assert "the scenario as it is" in page.text
 
 
-def test_a_sweep_of_disturbed_trials_has_a_hint_and_no_empty_figures(tmp_path: Path) -> None:
+def test_a_sweep_of_two_disturbed_repetitions_has_a_hint_no_intervals_and_no_empty_figures(tmp_path: Path) -> None:
     every = tuple((point, repetition) for point in range(3) for repetition in (1, 2))
     made = make_sweep(tmp_path / "s", {"rate": RATE}, repetitions=2, disturbed=every)
     figures = tmp_path / "figures"
@@ -259,6 +259,10 @@ def test_a_sweep_of_disturbed_trials_has_a_hint_and_no_empty_figures(tmp_path: P
     assert "<svg" not in page
     done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--with-disturbed", "--open", "no")
     assert "6 trials disturbed and used. The page and --json list them.\n" in done.stdout
+    assert "an interval needs 3 repetitions; there are 2" in done.stdout
+    assert Sweep.load(made).intervals("latency_p50_s", disturbed=True)["low"].is_null().all()
+    effects = Sweep.load(made).effects("latency_p50_s", disturbed=True)
+    assert effects.select("distinct", "ratio_low").null_count().row(0) == (2, 2)
 
 
 def test_each_application_of_an_unfinished_sweep_is_reported(folder: Path, tmp_path: Path) -> None:
@@ -310,41 +314,25 @@ def test_a_percentile_that_a_trial_does_not_support_is_refused_in_the_report_of_
 
 
 def test_no_interval_of_a_point_is_outside_of_what_the_measure_can_be(tmp_path: Path) -> None:
-    def scattered(trial: Trial) -> dict[str, float]:
-        value = (0.137, 0.145, 0.941)[trial.repetition - 1]
-        return {"latency_p50_s": value, "lost_share": (0.0, 0.0, 0.108)[trial.repetition - 1]}
+    units = {"own_stall": "s", "own_skew": "s", "own_gain": "dB"}
+
+    def scattered(trial: Trial) -> dict[str, Any]:
+        latency, lost, stall = ((0.137, 0.0, 0.2), (0.145, 0.0, 1.5), (0.941, 0.108, 4.0))[trial.repetition - 1]
+        own = {"own_stall": stall, "own_skew": 0.1 * stall - 0.2, "own_gain": stall}
+        return {"latency_p50_s": latency, "lost_share": lost, "units": json.dumps(units), **own}
 
     made = Sweep.load(make_sweep(tmp_path / "scattered", {"rate": RATE}, scattered, repetitions=3))
     latency, lost = made.intervals("latency_p50_s"), made.intervals("lost_share")
-    assert latency["low"].min() > 0  # type: ignore[operator]
+    assert latency["low"].min() > 0
     assert lost["low"].min() == 0
-    assert lost["high"].max() <= 1  # type: ignore[operator]
+    assert lost["high"].max() <= 1
     assert set(latency["note"]) == {
         "a repetition is three times the median or more: report the median (--statistic median)"
     }
-
-
-def test_intervals_of_times_of_programs_are_never_negative(tmp_path: Path) -> None:
-    def measured(trial: Trial) -> dict[str, Any]:
-        value = (0.2, 1.5, 4.0)[trial.repetition - 1]
-        names = {"own_stall": value, "own_skew": 0.1 * value - 0.2, "own_gain": value}
-        return latencies(trial) | names | {"units": json.dumps({"own_stall": "s", "own_skew": "s", "own_gain": "dB"})}
-
-    made = Sweep.load(make_sweep(tmp_path / "own", {"rate": RATE}, measured, repetitions=3))
-    stall, skew, gain = (made.intervals(f"own_{name}")["low"].to_list() for name in ("stall", "skew", "gain"))
+    stall, skew, gain = (made.intervals(name)["low"].to_list() for name in units)
     assert min(stall) > 0
     assert max(skew) < 0  # a difference of times
     assert max(gain) < 0  # of which nothing is known
-
-
-def test_two_repetitions_have_no_interval(tmp_path: Path) -> None:
-    made = make_sweep(tmp_path / "two", {"rate": RATE}, repetitions=2)
-    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no")
-    assert "an interval needs 3 repetitions; there are 2" in done.stdout
-    sweep = Sweep.load(made)
-    assert sweep.intervals("latency_p50_s")["low"].is_null().all()
-    assert sweep.effects("latency_p50_s")["distinct"].is_null().all()
-    assert sweep.effects("latency_p50_s")["ratio_low"].is_null().all()
 
 
 def test_an_axis_is_clipped_to_the_values_with_arrows(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from cellbed.shell.mahimahi.arguments import UsageError, constant_trace, parse_q
 LINK = ["mm-link", "6mbit", "6mbit"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_is_shown_on_standard_output(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name, "--help"]) == 0
-    said = capsys.readouterr()
-    assert "usage: " in said.out.lower()
-    assert said.err == ""
+def test_help_is_shown_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        assert main([name, "--help"]) == 0
+        said = capsys.readouterr()
+        assert "usage: " in said.out.lower()
+        assert said.err == ""
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,6 @@ def test_a_malformed_trace_is_one_line_and_leaves_nothing(
         (["--uplink-queue=codel", "--uplink-queue-args=packets=5"], '"target=MS" and "interval=MS"'),
         (["--uplink-queue=pie", "--uplink-queue-args=packets=5"], '"qdelay_ref=MS" and "max_burst=MS"'),
         (["--uplink-queue=infinite", "--uplink-queue-args=packets=5"], "takes no arguments"),
-        (["--uplink-queue=droptail", "--uplink-queue-args=packet=5"], 'needs a limit: "packets=NUMBER"'),
         (["--uplink-queue=droptail", "--uplink-queue-args=packets=many"], "cannot parse 'packets=many'"),
         (["--uplink-queue=droptail", "--uplink-queue-args=packets=5,log_file=bytes.log"], "number after 'bytes'"),
         (["--uplink-queue=droptail", f"--uplink-queue-args=bytes={'9' * 5000}"], "cannot parse 'bytes=999"),

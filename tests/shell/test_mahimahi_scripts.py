@@ -83,17 +83,21 @@ def script(world: World, text: str) -> list[str]:
 
 def lines(process: subprocess.Popen[str], last: str) -> list[str]:
     """Lines of standard output up to `last`."""
-    assert process.stdout is not None
     found = []
     for line in iter(process.stdout.readline, ""):
         found.append(line.strip())
         if found[-1] == last:
             return found
-    assert process.stderr is not None
     pytest.fail(f"the command ended: {found}: {process.stderr.read()}")
 
 
-@pytest.mark.parametrize("call", CALL_LINES.values(), ids=CALL_LINES.keys())
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(line, id=name, marks=[] if name in ("CCP", "Park", "Octopus") else pytest.mark.slow)
+        for name, line in CALL_LINES.items()
+    ],
+)
 def test_a_published_call_line_reaches_its_server(world: World, call: str) -> None:
     done = world.run(script(world, call), user=GRANTED_USER)
     assert done.returncode == 0, done.stderr
@@ -141,7 +145,6 @@ def test_a_manager_behind_the_link_starts_set_uid_tunnels(world: World) -> None:
     call = "mm-delay 10 mm-link up down --uplink-log=up.log --downlink-log=down.log"
     process = world.start(script(world, f"exec {call} {sys.executable} manager.py"), user=GRANTED_USER)
     lines(process, "manager is running")
-    assert process.stdin is not None
     tunnel = "tuntap add dev tunnel mode tun", "addr add 100.64.0.77 dev tunnel", "-br addr show tunnel"
     process.stdin.write("; ".join(f"./setuid-ip {command}" for command in tunnel) + "\n")
     process.stdin.write("id -u\necho last\nhalt\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cellbed.shell.mahimahi.__main__ import main
 from cellbed.testbed.machine import certificates
 from cellbed.workloads.web import har, mahimahi
 from cellbed.workloads.web.archived import write_warc
@@ -57,16 +58,15 @@ def run(world: World, *command: str, user: int = 0) -> subprocess.CompletedProce
     return world.run(world.on_path(*command), user=user)
 
 
-@pytest.mark.parametrize("user", [0, ORDINARY_USER])
-def test_a_folder_is_replayed_at_its_addresses_to_any_program_in_any_shells(world: World, user: int) -> None:
-    folder = world.folder / f"recorded{user}"
+def test_a_folder_is_replayed_at_its_addresses_to_any_program_in_any_shells(world: World) -> None:
+    folder = world.folder / "recorded"
     write_mahimahi(folder)
     before = world.traces()
     get = "curl -sSf -w '%{remote_ip} %{http_version} %{http_code}\\n' -o"
     script = f"{get} {folder}/one {PAGE} && {get} /dev/null 'https://cdn.shop.test/b.png?size=2&stamp=7'"
     script += f"; {get} /dev/null https://www.shop.test/none; curl -sS --connect-timeout 1 http://{INTERNET}/"
     folder.chmod(0o777)
-    done = run(world, "mm-webreplay", str(folder), "mm-delay", "20", "sh", "-c", script, user=user)
+    done = run(world, "mm-webreplay", str(folder), "mm-delay", "20", "sh", "-c", script, user=ORDINARY_USER)
     said = done.stdout.splitlines()
     assert said[:2] == [f"{ADDRESSES[host]} 2 200" for host in ("www.shop.test", "cdn.shop.test")], done.stderr
     assert (folder / "one").read_bytes() == BODIES[PAGE][1]
@@ -80,22 +80,20 @@ def test_a_folder_is_replayed_at_its_addresses_to_any_program_in_any_shells(worl
 def test_a_warc_file_is_replayed_and_the_status_is_the_commands(world: World) -> None:
     (world.folder / "x.har").write_text(json.dumps(example()))
     write_warc(world.folder / "x.warc.gz", har.read(world.folder / "x.har"))
-    command = ["curl", "-s", "--compressed", "-A", "Tester/1.0", "https://www.shop.test/a.css"]
-    done = run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), *command)
+    script = "curl -s --compressed -A Tester/1.0 https://www.shop.test/a.css; exit 7"
+    done = run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), "sh", "-c", script)
     assert done.stdout.encode() == BODIES["https://www.shop.test/a.css"][1], done.stderr
-    assert done.stderr == ""
-    assert run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), "sh", "-c", "exit 7").returncode == 7
+    assert (done.returncode, done.stderr) == (7, "")
 
 
-def test_a_bad_recording_is_an_error_before_the_command_starts(world: World) -> None:
-    bad = world.folder / "bad"
-    bad.mkdir()
-    (bad / "save.1").write_bytes(b"no message")
-    for path, problem in ((bad, "not a whole file of mm-webrecord"), (Path("/nowhere"), "No such file")):
-        done = run(world, "mm-webreplay", str(path), "touch", str(world.folder / "started"))
-        assert done.returncode == 1
-        assert problem in done.stderr
-        assert not (world.folder / "started").exists()
+def test_a_bad_recording_is_an_error_before_the_command_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "save.1").write_bytes(b"no message")
+    for path, problem in ((tmp_path, "not a whole file of mm-webrecord"), (Path("/nowhere"), "No such file")):
+        assert main(["mm-webreplay", str(path), "touch", str(tmp_path / "started")]) == 1
+        assert problem in capsys.readouterr().err
+        assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.slow

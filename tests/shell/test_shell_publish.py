@@ -5,7 +5,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from cellbed.shell.publish import Published, PublishError, parse
+from cellbed.shell.publish import Published, parse
+from cellbed.support.errors import CellbedError
 from shell_world import (
     ECHO,
     HOST,
@@ -26,7 +27,7 @@ HOST_IPV6 = f"{INTERNET_IPV6[:-1]}2"
 EXCHANGE = """
 import socket, sys, time
 begin = time.monotonic()
-s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 200)
 s.sendall(b"x" * 100_000)
 s.shutdown(socket.SHUT_WR)
 answer = s.makefile("rb").read()
@@ -83,7 +84,7 @@ def test_a_published_port_is_read(text: str, published: Published) -> None:
     ],
 )
 def test_what_is_no_port_is_answered_with_what_is(text: str, message: str) -> None:
-    with pytest.raises(PublishError, match=f"--publish: .*{message}.* write '8080:80'"):
+    with pytest.raises(CellbedError, match=f"--publish: .*{message}.* write '8080:80'"):
         parse(text)
 
 

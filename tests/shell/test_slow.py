@@ -122,7 +122,6 @@ def test_a_run_or_a_program_of_it_killed_at_any_instant_leaves_nothing_after_cle
         runs = tmp_path / str(number)
         words = command("run", scenario, "--out", runs)
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
         # Up to a random one of the phases that it reports, and a moment into it.
         before_it = [process.stderr.readline() for _ in range(moments.randrange(8))]
         time.sleep(moments.uniform(0, 0.7))

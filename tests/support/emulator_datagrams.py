@@ -85,7 +85,7 @@ def receiving(emulator: EmulatorProcess, family: int = 4) -> Iterator[Arrivals]:
     with receiver:
         assert receiver.stdout.readline() == "ready\n"
         yield arrivals
-        output, _ = receiver.communicate(timeout=30)
+        output, _ = receiver.communicate(timeout=200)
     for number, ecn, whole in json.loads(output):
         arrivals.numbers.append(number)
         arrivals.ecn.append(ecn)
@@ -112,7 +112,7 @@ def send(emulator: EmulatorProcess, count: int, *, size: int = 1000, interval_ns
         on_ready()
         sender.communicate("\n")
     assert sender.returncode == 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 200
     while ended(status := emulator.status()["mobile.uplink"]) < before + count:
         assert time.monotonic() < deadline, status
         time.sleep(0.01)

@@ -21,7 +21,7 @@ with socket.create_server((sys.argv[1], 40007), family=family) as server:
 SEND = """
 import hashlib, random, socket, sys
 data = random.Random(1).randbytes(int(sys.argv[2]))
-with socket.create_connection((sys.argv[1], 40007), timeout=30) as connection:
+with socket.create_connection((sys.argv[1], 40007), timeout=200) as connection:
     connection.sendall(data)
     connection.shutdown(socket.SHUT_WR)
     connection.recv(1)

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.connections import read_connections
-from cellbed.measure.packets import MAGIC, RECORD
+from cellbed.measure.packets import MAGIC, RECORD, crossings
+from cellbed.measure.streams import Streams
 from cellbed.runformat.description import Description
 
 MS = 1_000_000
@@ -49,13 +50,20 @@ class Log:
             now = departed
 
 
-def read(folder: Path, *logs: Log, t0: int = 0, **description: Any) -> pl.DataFrame:
-    records = []
-    for number, log in enumerate(logs):
-        records += [(record[0] + 100_000 * number, *record[1:]) for record in log.records]
+def as_array(*logs: Log) -> np.ndarray[Any, Any]:
+    """Return the packets of all logs as one log."""
+    records = [(record[0] + 100_000 * number, *record[1:]) for number, log in enumerate(logs) for record in log.records]
     whole = np.array(records, RECORD) if records else np.empty(0, RECORD)
+    return whole[np.argsort(whole["departed"], kind="stable")]
+
+
+def streams(*logs: Log) -> Streams:
+    return Streams(crossings(as_array(*logs), DIRECTIONS, [80], [node["name"] for node in NODES]))
+
+
+def read(folder: Path, *logs: Log, t0: int = 0, **description: Any) -> pl.DataFrame:
     (folder / "raw").mkdir(exist_ok=True)
-    (folder / "raw" / "packets.bin").write_bytes(MAGIC + whole[np.argsort(whole["departed"], kind="stable")].tobytes())
+    (folder / "raw" / "packets.bin").write_bytes(MAGIC + as_array(*logs).tobytes())
     run = {"t0_ns": t0, "directions": DIRECTIONS, "nodes": NODES, "applications": [application("web", ["phone-0"], [])]}
     return read_connections(folder, run | description)
 

@@ -63,6 +63,9 @@ def test_schedulers_choose_by_priority_rate_and_remaining_bytes() -> None:
     assert second.departed.max() < first.departed[1]
     first, second = cell.run(at_once, 1500, to_come=to_come[::-1]).users
     assert first.departed.max() < second.departed.min()
+    # Without a forecast, by what waits. The first user begins: its packets came first.
+    first, second = cell.run([at_once[0], np.zeros(5, np.int64)], 1500).users
+    assert (first.departed.max(), second.departed.max()) == (25_000_000, 6_000_000)
 
 
 def test_users_enter_leave_and_change() -> None:

@@ -1,5 +1,7 @@
 //! Arriving packets in NumPy arrays.
 
+use std::fmt::Display;
+
 use cellbed_link::{Bytes, Ecn, Tag, Time};
 use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
@@ -100,11 +102,14 @@ fn misplaced(index: usize, time: i64, before: i64) -> String {
 }
 
 pub fn slice<'a, T: Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|error| PyValueError::new_err(error.to_string()))
+    array.as_slice().map_err(invalid)
 }
 
 pub fn refuse<T>(message: String) -> PyResult<T> {
-    Err(PyValueError::new_err(message))
+    Err(invalid(message))
+}
+
+/// Returns the `ValueError` of invalid input.
+pub fn invalid(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

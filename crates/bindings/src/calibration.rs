@@ -5,9 +5,9 @@ use cellbed_calibration::virtual_network::{VirtualNetwork, saturate};
 use cellbed_calibration::workload::QueueKeeper;
 use cellbed_link::{BitRate, Duration, Seed, Time};
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::arrivals::invalid;
 use crate::link::parse;
 
 type Column<'py> = Bound<'py, PyArray1<i64>>;
@@ -21,11 +21,8 @@ pub fn calibrate_virtually(
 ) -> PyResult<String> {
     py.detach(|| {
         let mut network = VirtualNetwork::new(parse(uplink)?, parse(downlink)?);
-        written(
-            &network
-                .calibrate(Calibrator::new(Seed(seed)))
-                .map_err(refused)?,
-        )
+        let calibration = network.calibrate(Calibrator::new(Seed(seed)));
+        written(&calibration.map_err(invalid)?)
     })
 }
 
@@ -55,10 +52,6 @@ pub fn saturate_virtually<'py>(
     Ok((sent.into_pyarray(py), arrived.into_pyarray(py)))
 }
 
-fn refused(error: impl ToString) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
 fn written(calibration: &Calibration) -> PyResult<String> {
-    serde_json::to_string(calibration).map_err(refused)
+    serde_json::to_string(calibration).map_err(invalid)
 }

@@ -1,16 +1,13 @@
 //! The cell simulation for Python, on packet columns.
 
 use cellbed_link::cell::check_stages;
-use cellbed_link::{
-    Bytes, CellConfig, DirectionConfig, Duration, Fate, Graph, GraphConfig, Scheduler, Time, Visit,
-};
+use cellbed_link::{Bytes, CellConfig, Duration, Fate, Graph, GraphConfig, Scheduler, Time, Visit};
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::arrivals::{Arrays, Arrivals, refuse, slice};
+use crate::arrivals::{Arrays, Arrivals, invalid, refuse, slice};
 use crate::columns::{Columns, Table};
-use crate::link::{LaterStage, from_json, parse, parse_changes};
+use crate::link::{LaterStage, from_json, parse_direction};
 
 /// A user of a cell: its stages, their changes, its priority, and when it is in the cell (from, until, in ns).
 type User = (String, Vec<LaterStage>, u32, Vec<(u64, Option<u64>)>);
@@ -34,16 +31,11 @@ pub fn share_cell<'py>(
     let run = || {
         arrivals.check(Time::ZERO)?;
         let scheduler: Scheduler = from_json("the scheduler", scheduler)?;
-        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
         let (mut directions, mut visits) = (Vec::new(), Vec::new());
         for (number, (stages, changes, priority, times)) in links.into_iter().enumerate() {
-            let stages = parse(&stages)?;
-            check_stages(&stages).map_err(|error| wrong(&error))?;
-            directions.push(DirectionConfig {
-                stages,
-                changes: parse_changes(changes)?,
-                ..DirectionConfig::default()
-            });
+            let direction = parse_direction(&stages, changes)?;
+            check_stages(&direction.stages).map_err(invalid)?;
+            directions.push(direction);
             let visit = |(from, until): (u64, Option<u64>)| Visit {
                 priority,
                 from: Duration::from_nanos(from),
@@ -69,7 +61,7 @@ pub fn share_cell<'py>(
             directions,
             cells: vec![(config, link_of_visit.clone())],
         };
-        let mut cell = Graph::new(config, Time::ZERO).map_err(|error| wrong(&error))?;
+        let mut cell = Graph::new(config, Time::ZERO).map_err(invalid)?;
         let mut columns = Columns::held(arrivals.times, arrivals.sizes);
         let mut place = |cell: &mut Graph<u64>, now: Time| {
             while let Some((_, outcome)) = cell.poll(now) {

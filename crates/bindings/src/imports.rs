@@ -1,12 +1,14 @@
 //! The crate `cellbed_traces` for Python.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use cellbed_traces::{ImportError, Imported, Request, Watched, import};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use cellbed_traces::{ImportError, Request, Watched, import};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use crate::arrivals::invalid;
+use crate::link::from_json;
 use crate::trace::{TraceFormatError, open};
 
 #[pyfunction]
@@ -18,7 +20,7 @@ pub fn import_series(
     request: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let request = parsed(request)?;
+    let request: Request = from_json("the request", request)?;
     py.detach(|| {
         let mut raised = None;
         let report = |bytes| {
@@ -29,10 +31,14 @@ pub fn import_series(
         };
         let file = open(&source)?;
         let done = import(Watched::new(file, report), &request, &folder);
-        match (raised, done) {
-            (Some(error), _) => Err(error),
-            (None, done) => answer(done, &source),
+        if let Some(error) = raised {
+            return Err(error);
         }
+        let done = done.map_err(|error| match (error.in_file(&source), error) {
+            (message, ImportError::Write(_)) => PyOSError::new_err(message),
+            (message, _) => TraceFormatError::new_err(message),
+        });
+        serde_json::to_string(&done?).map_err(invalid)
     })
 }
 
@@ -45,21 +51,4 @@ fn report_progress(progress: Option<&Py<PyAny>>, bytes: u64) -> PyResult<()> {
             None => Ok(()),
         }
     })
-}
-
-fn parsed(request: &str) -> PyResult<Request> {
-    serde_json::from_str(request).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-fn refused(error: &ImportError, source: &Path) -> PyErr {
-    let message = error.in_file(source);
-    match error {
-        ImportError::Write(_) => PyOSError::new_err(message),
-        _ => TraceFormatError::new_err(message),
-    }
-}
-
-fn answer(done: Result<Imported, ImportError>, source: &Path) -> PyResult<String> {
-    let done = done.map_err(|error| refused(&error, source))?;
-    serde_json::to_string(&done).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -34,7 +34,6 @@ mod _core {
     #[pymodule_export]
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
-    #[pymodule_export]
     use super::trace::{
         Trace, TraceFormatError, parse_latency_offsets, parse_light_rows, parse_trace,
     };

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::language::{LanguageError, Reader};
-use cellbed_link::{Change, Direction as Model, Duration, Fate, Outcome, StageConfig, Time};
-use pyo3::exceptions::PyValueError;
+use cellbed_link::{
+    Change, Direction as Model, DirectionConfig, Duration, Fate, Outcome, StageConfig, Time,
+};
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::arrivals::{Arrays, Arrivals, refuse};
+use crate::arrivals::{Arrays, Arrivals, invalid, refuse};
 use crate::columns::{Columns, Table};
 
 /// Returns the schema of stages by place (`cellbed_link::schema`), in JSON.
@@ -93,9 +94,11 @@ impl Direction {
     #[new]
     fn new(py: Python<'_>, stages: &str, changes: Vec<LaterStage>) -> PyResult<Self> {
         py.detach(|| {
-            let resting = Model::new(parse(stages)?, Time::ZERO)
-                .with_changes(parse_changes(changes)?)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?;
+            let DirectionConfig {
+                stages, changes, ..
+            } = parse_direction(stages, changes)?;
+            let resting = Model::new(stages, Time::ZERO).with_changes(changes);
+            let resting = resting.map_err(invalid)?;
             let running = Mutex::new(Running::new(resting.clone()));
             Ok(Self { resting, running })
         })
@@ -145,10 +148,7 @@ impl Direction {
             let to = parse_one(to)?;
             let mut running = self.running();
             running.refuse_past(at)?;
-            running
-                .model
-                .change(at, stage, to)
-                .map_err(|error| PyValueError::new_err(error.to_string()))
+            running.model.change(at, stage, to).map_err(invalid)
         })
     }
 
@@ -194,7 +194,8 @@ impl Direction {
 /// Time in ns, number of a stage, and its new configuration.
 pub type LaterStage = (u64, usize, String);
 
-pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {
+/// Parses the stages of a direction and their changes.
+pub fn parse_direction(stages: &str, changes: Vec<LaterStage>) -> PyResult<DirectionConfig> {
     let change = |(at_ns, stage, to): LaterStage| {
         Ok(Change {
             at: Duration::from_nanos(at_ns),
@@ -202,7 +203,11 @@ pub fn parse_changes(changes: Vec<LaterStage>) -> PyResult<Vec<Change>> {
             config: parse_one(&to)?,
         })
     };
-    changes.into_iter().map(change).collect()
+    Ok(DirectionConfig {
+        stages: parse(stages)?,
+        changes: changes.into_iter().map(change).collect::<PyResult<_>>()?,
+        ..DirectionConfig::default()
+    })
 }
 
 /// Parses stages in a JSON list of tables, as in the emulator's configuration.
@@ -226,8 +231,8 @@ pub fn from_json<T: DeserializeOwned>(place: &str, text: &str) -> PyResult<T> {
 }
 
 fn located(place: impl Display, error: LanguageError) -> PyErr {
-    PyValueError::new_err(match error {
-        LanguageError::Table(fault) => format!("{place}: {fault}"),
-        file => file.to_string(),
-    })
+    match error {
+        LanguageError::Table(fault) => invalid(format!("{place}: {fault}")),
+        file => invalid(file),
+    }
 }

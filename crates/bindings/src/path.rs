@@ -3,17 +3,16 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cellbed_link::{Bytes, DirectionConfig, Duration, Time};
+use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::{Control, Tcp};
 use cellbed_virtual::{Download, Downloads, End, Network, Trains};
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use crate::arrivals::refuse;
+use crate::arrivals::{invalid, refuse};
 use crate::columns::nanos;
-use crate::link::{LaterStage, from_json, parse, parse_changes};
+use crate::link::{LaterStage, from_json, parse_direction};
 
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Columns: start, finish, retransmissions and timeouts of downloads.
@@ -23,9 +22,7 @@ const NOTHING: i64 = -1;
 
 /// Two hosts and the path between them.
 #[pyclass(frozen, module = "cellbed._core")]
-pub struct Path {
-    network: Mutex<Network>,
-}
+pub struct Path(Mutex<Network>);
 
 #[pymethods]
 impl Path {
@@ -37,26 +34,16 @@ impl Path {
         turnaround_ns: u64,
     ) -> PyResult<Self> {
         py.detach(|| {
-            let direction = |(stages, changes): (String, Vec<LaterStage>)| {
-                Ok::<_, PyErr>(DirectionConfig {
-                    stages: parse(&stages)?,
-                    changes: parse_changes(changes)?,
-                    ..DirectionConfig::default()
-                })
-            };
-            let network = Network::pair(direction(uplink)?, direction(downlink)?)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?
-                .with_turnaround(Duration::from_nanos(turnaround_ns));
-            let network = Mutex::new(network);
-            Ok(Self { network })
+            let uplink = parse_direction(&uplink.0, uplink.1)?;
+            let downlink = parse_direction(&downlink.0, downlink.1)?;
+            let network = Network::pair(uplink, downlink).map_err(invalid)?;
+            let network = network.with_turnaround(Duration::from_nanos(turnaround_ns));
+            Ok(Self(Mutex::new(network)))
         })
     }
 
     fn copy(&self, py: Python<'_>) -> Self {
-        let network = py.detach(|| self.network().clone());
-        Self {
-            network: Mutex::new(network),
-        }
+        Self(Mutex::new(py.detach(|| self.network().clone())))
     }
 
     #[getter]
@@ -141,7 +128,7 @@ impl Path {
 impl Path {
     /// Returns the path, for this thread alone. Call it without the interpreter.
     fn network(&self) -> MutexGuard<'_, Network> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn starting(&self, at_ns: u64, run: impl FnOnce(&mut Network, Time)) -> PyResult<()> {
@@ -184,10 +171,7 @@ pub fn congestion_controls() -> Vec<String> {
 /// Loads a congestion control law from a shared object under a name.
 #[pyfunction]
 pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
-    match cellbed_laws::load(name, &path) {
-        Ok(_) => Ok(()),
-        Err(error) => refuse(error.to_string()),
-    }
+    cellbed_laws::load(name, &path).map(drop).map_err(invalid)
 }
 
 /// Returns the law with a name.
@@ -207,8 +191,7 @@ pub fn parse_control(name: &str) -> PyResult<Control> {
 pub fn parse_tcp(settings: &str) -> PyResult<Tcp> {
     let settings: Value = from_json("the settings of TCP", settings)?;
     parse_control(settings["control"].as_str().unwrap_or_default())?;
-    let tcp: Tcp = serde_json::from_value(settings)
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let tcp: Tcp = serde_json::from_value(settings).map_err(invalid)?;
     let least = tcp.receive_window.min(tcp.send_buffer);
     if tcp.initial_window == 0 || tcp.segment == 0 || least < tcp.segment {
         return refuse(

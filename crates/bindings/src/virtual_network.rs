@@ -1,6 +1,5 @@
 //! The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's output files.
 
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -11,9 +10,10 @@ use cellbed_link::records::{PACKETS_MAGIC, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
 use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network, Room};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use crate::arrivals::invalid;
 use crate::path::{parse_control, parse_tcp};
 
 /// The kernel setting of a node that names its congestion control.
@@ -116,7 +116,7 @@ impl VirtualNetwork {
     #[new]
     fn new(py: Python<'_>, config: &str, turnaround_ns: u64, tcp: &str) -> PyResult<Self> {
         py.detach(|| {
-            let config = Config::parse(config).map_err(wrong)?;
+            let config = Config::parse(config).map_err(invalid)?;
             let usual = parse_tcp(tcp)?;
             let vertices = config.vertices.iter();
             let controls = vertices.map(|it| it.sysctls.get(CONGESTION_CONTROL));
@@ -124,10 +124,10 @@ impl VirtualNetwork {
                 Some(name) => parse_control(name).map(|control| Tcp { control, ..usual }),
                 None => Ok(usual),
             });
-            let graph = config.build(|path| File::open(path)).map_err(wrong)?;
-            let places = config.places().map_err(wrong)?.into_iter();
+            let graph = config.build(|path| File::open(path)).map_err(invalid)?;
+            let places = config.places().map_err(invalid)?.into_iter();
             let mut network = Network::graph(graph)
-                .map_err(wrong)?
+                .map_err(invalid)?
                 .with_proxies(
                     places
                         .map(|(place, table)| (place, table.clone()))
@@ -333,10 +333,6 @@ impl VirtualNetwork {
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Inner) -> T + Send) -> T {
         py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
-}
-
-fn wrong(error: impl Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }
 
 fn end(connection: u64, at_client: bool) -> (ConnectionId, End) {

@@ -456,7 +456,6 @@ impl Supervisor {
             "refused": summary.refused,
             "records_lost": summary.lost.records,
             "records_problem": summary.lost.problem.as_ref().map(Error::to_string),
-            "scheduling": summary.scheduling,
         })
     }
 }

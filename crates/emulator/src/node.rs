@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cellbed_netdev::{DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, take_inherited};
@@ -133,25 +134,9 @@ fn set_kernel(node: &str, key: &str, value: &str) -> Result<()> {
         return Ok(());
     }
     let what = || format!("set {key} to {value:?} in the node {node:?}");
-    Ok(fs::write(&path, value).trying_or(what, |error| kernel_remedy(key, value, error))?)
-}
-
-fn kernel_remedy(key: &str, value: &str, error: &io::Error) -> String {
-    let listed = |list: &str| {
-        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control"));
-        text.map(|text| text.trim().to_owned()).unwrap_or_default()
+    let remedy = |_: &io::Error| match Path::new(&path).exists() {
+        true => String::new(),
+        false => "This kernel has no such setting".into(),
     };
-    match (key, error.raw_os_error()) {
-        ("net.ipv4.tcp_congestion_control", Some(libc::EPERM)) => format!(
-            "It is restricted on this machine: allow it with \
-             `sudo sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{} {value}\"`",
-            listed("allowed")
-        ),
-        ("net.ipv4.tcp_congestion_control", Some(libc::ENOENT)) => format!(
-            "This kernel has {}; try `sudo modprobe tcp_{value}`",
-            listed("available")
-        ),
-        (_, Some(libc::ENOENT)) => "This kernel has no such setting".into(),
-        _ => String::new(),
-    }
+    Ok(fs::write(&path, value).trying_or(what, remedy)?)
 }

@@ -113,8 +113,7 @@ fn write_run(
         return send_marked(pool.space(first.slot), pool.bytes(first.slot).len(), send);
     }
     let mut header = [0; MOST_HEADER];
-    let shape = run.shape(pool.view(last));
-    let (length, vnet) = write_header(&mut header, pool.bytes(first.slot), &packet.layout, &shape);
+    let (length, vnet) = write_header(&mut header, run, pool.view(first), pool.view(last));
     let vnet = vnet.to_bytes();
     let mut slices = [IoSlice::new(&[]); MOST_PIECES + 2];
     slices[0] = IoSlice::new(&vnet);

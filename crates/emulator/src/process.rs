@@ -7,8 +7,6 @@ use rustix::process::{
 };
 use rustix::thread::set_current_timer_slack;
 
-use serde::Serialize;
-
 use crate::error::{Result, Trying};
 
 /// Prepares the process: ends with its parent, ignores SIGINT, opens as many files as the user may.
@@ -41,37 +39,25 @@ pub fn sleep_precisely() {
     }
 }
 
-/// Kernel scheduling class of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheduling {
-    /// Before all ordinary threads (`SCHED_FIFO`).
-    Fifo,
-    /// Same priority as any other thread (default).
-    Ordinary,
-}
-
-/// Gives the calling thread priority over ordinary ones, if the user may. Returns the thread's class.
+/// Gives the calling thread priority over ordinary ones (`SCHED_FIFO`), if the user may. Returns whether it has.
 ///
 /// On a busy machine, the thread then wakes up within tens of microseconds, not after another program's time slice. The
 /// thread must sleep whenever it is idle.
-pub fn request_real_time() -> Scheduling {
+pub fn request_real_time() -> bool {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter is a valid structure that outlives the call, and 0 is the calling thread.
-    match unsafe {
+    let status = unsafe {
         libc::sched_setscheduler(
             0,
             libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
             &raw const priority,
         )
-    } {
-        0 => Scheduling::Fifo,
-        _ => {
-            let error = std::io::Error::last_os_error();
-            tracing::info!("no real-time scheduling, the thread runs as an ordinary one: {error}");
-            Scheduling::Ordinary
-        }
+    };
+    if status != 0 {
+        let error = std::io::Error::last_os_error();
+        tracing::info!("no real-time scheduling, the thread runs as an ordinary one: {error}");
     }
+    status == 0
 }
 
 /// Ends the process at once, from any thread, without destructors or exit handlers.

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 
 use crate::clock::{Alarm, now, timespec};
 use crate::error::{Result, Trying};
-use crate::process::Scheduling;
 
 /// Token of the alarm; no watched descriptor may have it.
 const ALARM: u64 = u64::MAX;
@@ -22,7 +21,7 @@ pub struct Wake {
     epoll: OwnedFd,
     alarm: Alarm,
     /// True if a timeout of the wait is as exact as the alarm: the kernel rounds timeouts of ordinary threads.
-    exact: bool,
+    pub exact: bool,
 }
 
 impl Wake {
@@ -37,11 +36,6 @@ impl Wake {
         };
         wake.watch(&wake.alarm, ALARM)?;
         Ok(wake)
-    }
-
-    /// Sets the scheduling class of the calling thread, which determines the cheapest exact way to sleep.
-    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
-        self.exact = scheduling == Scheduling::Fifo;
     }
 
     /// Reports `descriptor` by `token` when it is readable.

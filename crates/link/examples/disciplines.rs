@@ -36,12 +36,8 @@ fn codel() {
     for rate in [2, 10, 50] {
         for round_trip in [20, 50, 100] {
             for flows in [1, 4] {
-                let run = run(
-                    &queue,
-                    mbit(rate),
-                    &vec![Flow::new(Control::RENO, round_trip); flows],
-                    60,
-                );
+                let senders = vec![Flow::new(Control::Reno, round_trip); flows];
+                let run = run(&queue, mbit(rate), &senders, 60);
                 let span = run.between(20, 60);
                 let standing = span.standing(Duration::from_millis(200));
                 println!(
@@ -61,23 +57,10 @@ fn pie() {
         "PIE, 10 Mbit/s, Reno flows of 100 ms that come and go at each step; delays of each 5 s",
         "from, s | flows | mean delay, ms | p95, ms | dropped | used",
     );
-    let until = |flow| match flow {
-        0..10 => (0, 150),
-        10..30 => (30, 120),
-        _ => (60, 90),
-    };
-    let flow = |flow| Flow::new(Control::RENO, 100).during(until(flow).0, until(flow).1);
-    let flows: Vec<Flow> = (0..50).map(flow).collect();
-    let run = run(
-        &Discipline::Pie(PieConfig::default()),
-        mbit(10),
-        &flows,
-        150,
-    );
+    let queue = Discipline::Pie(PieConfig::default());
+    let run = run(&queue, mbit(10), &Flow::varying(), 150);
     for from in (0..150).step_by(5) {
-        let active = (0..50)
-            .filter(|&flow| (until(flow).0..until(flow).1).contains(&from))
-            .count();
+        let active = [10, 30, 50, 30, 10][from as usize / 30];
         let span = run.between(from, from + 5);
         println!(
             "| {from} | {active} | {:.1} | {:.1} | {:.2} % | {:.1} % |",
@@ -127,7 +110,7 @@ fn adaptive_red() {
     };
     for flows in [4, 8, 20, 50, 80] {
         let [plain, adaptive] = [&plain, &adaptive].map(|queue| {
-            let flows = vec![Flow::new(Control::RENO, 50); flows];
+            let flows = vec![Flow::new(Control::Reno, 50); flows];
             let run = run(&Discipline::Red(queue.clone()), mbit(15), &flows, 120);
             let span = run.between(60, 120);
             (span.mean_delay() * 15.0 / 8.0, span.utilisation())
@@ -146,21 +129,6 @@ fn fq_codel() {
         "FQ-CoDel, 10 Mbit/s, 20 to 60 s",
         "flow | Mbit/s | mean delay, ms | p99, ms",
     );
-    let bulk = |round_trip, size| Flow {
-        size: Bytes(size),
-        ..Flow::new(Control::RENO, round_trip)
-    };
-    let sparse = Flow {
-        size: Bytes(100),
-        ..Flow::new(Control::Constant(BitRate(40_000)), 10)
-    };
-    let flows = [
-        bulk(10, 1500),
-        bulk(50, 1500),
-        bulk(20, 500),
-        bulk(10, 1500),
-        sparse,
-    ];
     let names = [
         "Reno, 10 ms",
         "Reno, 50 ms",
@@ -168,12 +136,8 @@ fn fq_codel() {
         "Reno, 10 ms",
         "100 bytes every 20 ms",
     ];
-    let run = run(
-        &Discipline::FqCoDel(FqCoDelConfig::default()),
-        mbit(10),
-        &flows,
-        60,
-    );
+    let queue = Discipline::FqCoDel(FqCoDelConfig::default());
+    let run = run(&queue, mbit(10), &Flow::unequal(), 60);
     let span = run.between(20, 60);
     for (flow, name) in names.iter().enumerate() {
         let span = span.of(|other| other == flow);
@@ -195,13 +159,7 @@ fn dualpi2() {
     for count in [1, 4] {
         for rate in [12, 40, 120] {
             for round_trip in [5, 10, 20, 50, 100] {
-                let mut flows = vec![Flow::new(Control::RENO, round_trip); count];
-                flows.extend(vec![
-                    Flow::new(Control::PRAGUE, round_trip)
-                        .with_ecn(Ecn::Ect1);
-                    count
-                ]);
-                let run = run(&queue, mbit(rate), &flows, 120);
+                let run = run(&queue, mbit(rate), &Flow::coupled(count, round_trip), 120);
                 let span = run.between(40, 120);
                 let (classic, low): (Span, Span) =
                     (span.of(|flow| flow < count), span.of(|flow| flow >= count));

@@ -7,8 +7,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
-use crate::packet::DropReason;
-use crate::packet::{Item, Step};
+use crate::packet::{DropReason, Item, Step};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, NANOS_PER_SEC, Time};
 use crate::units::{BitRate, Bytes, saturate};
@@ -139,8 +138,7 @@ impl<P> Behaviour<P> for FlowLimit<P> {
 mod tests {
     use super::*;
     use crate::direction::{Change, Direction};
-    use crate::packet::Fate;
-    use crate::packet::{Ecn, Tag};
+    use crate::packet::{Ecn, Fate, Tag};
 
     fn limit(mbit_s: u64, burst: u64, queue: u64) -> FlowLimitConfig {
         FlowLimitConfig {

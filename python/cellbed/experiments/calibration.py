@@ -1,6 +1,6 @@
 """Calibration of live networks and of links in virtual time (CellReplay, NSDI 2025, §4.4).
 
-The experiments and estimates are the recorder's (``crates/recorder/src/calibration``).
+Experiments and estimates: ``crates/calibration``.
 """
 
 from __future__ import annotations

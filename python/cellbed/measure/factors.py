@@ -19,8 +19,8 @@ from cellbed.measure.repetitions import (
     difference_of_pairs,
     holm,
     mean_interval,
+    median_interval,
     p_of_pairs,
-    quantile_interval,
     ratio_of_pairs,
     repetitions_needed,
 )
@@ -145,7 +145,7 @@ class Study:
         for _, group in of_app.group_by("point", maintain_order=True):
             values = _numbers(group.filter(pl.col("status").is_in(self.statuses)), measure)
             of_mean = mean_interval(values, *limits(measure, unit, values))
-            found = of_mean if self.statistic == "mean" else quantile_interval(values)
+            found = of_mean if self.statistic == "mean" else median_interval(values)
             half = self.half_width * abs(of_mean.value or 0.0)
             more = repetitions_needed(values, half) if half > 0 else 0 if of_mean.half_width == 0 else None
             note = found.note

@@ -10,7 +10,7 @@ import termios
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from cellbed.support.errors import printable
 
@@ -170,17 +170,7 @@ _LEAST_LINES = 4
 """Minimum number of terminal lines left for the command."""
 
 
-class Display(Protocol):
-    """A display of readings."""
-
-    def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Show readings. elapsed_s: time since the start of the meter."""
-
-    def close(self) -> None:
-        """Restore the terminal."""
-
-
-def display(descriptor: int, *, below: bool = False) -> Display:
+def display(descriptor: int, *, below: bool = False) -> Lines | InPlace | Below:
     """Return the display for a file descriptor.
 
     below: whether a command uses the terminal; if so, the display reserves the last lines.
@@ -198,7 +188,7 @@ class Lines:
         self._next_s = 1.0
 
     def show(self, elapsed_s: float, readings: Sequence[Reading]) -> None:
-        """Write a line, at most once per second."""
+        """Write a line, at most once per second. elapsed_s: time since the start of the meter."""
         if elapsed_s >= self._next_s:
             self._next_s = int(elapsed_s) + 1.0
             _write(self._descriptor, f"{elapsed_s:.0f} s: {sentence(readings)}\n")

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cellbed.measure.statistics import CONFIDENCE, finite, label, smallest_sample
+from cellbed.measure.statistics import CONFIDENCE, finite, smallest_sample
 
 Values = NDArray[np.float64]
 
 _LEAST_CONFIDENCE = 0.93
-"""Minimum confidence of the whole range as a quantile's interval, if no interval with equal tails has the wanted
+"""Minimum confidence of the whole range as an interval of the median, if no interval with equal tails has the wanted
 confidence: the range of five values contains the median with 93.75 %."""
 
 
@@ -28,14 +28,13 @@ class Interval:
     """A value over repetitions with its interval, in the unit of the values.
 
     value, low, high: ``None`` if the repetitions do not support them; `note` is the reason. repetitions: number of
-    repetitions. confidence: confidence of the interval.
+    repetitions.
     """
 
     value: float | None
     low: float | None
     high: float | None
     repetitions: int
-    confidence: float = CONFIDENCE
     note: str | None = None
 
     @property
@@ -87,50 +86,45 @@ def mean_bounds(samples: Values, least: float = -math.inf, most: float = math.in
     return np.clip(low, least, most), np.clip(high, least, most)
 
 
-def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
-    """Return the quantile over repetitions with a 95 % interval that assumes no distribution (:func:`quantile_bounds`).
+def median_interval(values: ArrayLike) -> Interval:
+    """Return the median over repetitions with a 95 % interval that assumes no distribution (:func:`median_bounds`).
 
-    The value is the order statistic of rank ⌈n q⌉, or its mean with the next one if n q is an integer. Values may be
-    +inf (no finite percentile in a repetition). With too few values for the interval, the result is the whole range
-    if its confidence is at least 93 %, as for the median of five values; else the interval is refused.
+    Values may be +inf (no finite percentile in a repetition). With too few values for the interval, the result is the
+    whole range if its confidence is at least 93 %, as for five values; else the interval is refused.
     """
     sample, n = _sample(values)
     if (wrong := _unusable(sample, infinite=True)) is not None:
         return Interval(None, None, None, n, note=wrong)
-    rank, ordered = n * quantile, np.sort(sample)
-    first = math.ceil(rank - 1e-9) - 1
-    value = finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
-    outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile lies above, or below, all values
-    confidence = CONFIDENCE if n >= smallest_sample(quantile) else 1 - sum(outside)
-    if max(outside) > (1 - _LEAST_CONFIDENCE) / 2:
-        least, verb = smallest_sample(quantile), "is" if n == 1 else "are"
-        note = f"refused: an interval of the {label(quantile)} needs at least {least} repetitions; there {verb} {n}"
+    value = finite(float(np.median(sample)))
+    if 2 * 0.5**n > 1 - _LEAST_CONFIDENCE:  # probability that the median lies outside of the range
+        least, verb = smallest_sample(0.5), "is" if n == 1 else "are"
+        note = f"refused: an interval of the median needs at least {least} repetitions; there {verb} {n}"
         return Interval(value, None, None, n, note=note)
-    low, high = quantile_bounds(sample, quantile)
-    return Interval(value, finite(float(low)), finite(float(high)), n, confidence)
+    low, high = median_bounds(sample)
+    return Interval(value, finite(float(low)), finite(float(high)), n)
 
 
-def quantile_bounds(samples: Values, quantile: float) -> tuple[Values, Values]:
-    """Return the bounds of the 95 % interval of a quantile for samples along the last axis, by interpolated order
+def median_bounds(samples: Values) -> tuple[Values, Values]:
+    """Return the bounds of the 95 % interval of the median for samples along the last axis, by interpolated order
     statistics; the whole range for too few samples.
 
-    Nyblom, "Note on interpolated order statistics", Statistics & Probability Letters 14, 1992; for the median the same
-    as Hettmansperger & Sheather, 1986. Plain order statistics are conservative: 97.9 % for the median of ten values.
+    Hettmansperger & Sheather, "Confidence intervals based on interpolated order statistics", Statistics & Probability
+    Letters 4, 1986. Plain order statistics are conservative: 97.9 % for the median of ten values.
     """
     ordered = np.sort(samples, -1)
-    if ordered.shape[-1] < smallest_sample(quantile):
+    if ordered.shape[-1] < smallest_sample(0.5):
         return ordered[..., 0], ordered[..., -1]
-    return _lower_end(ordered, quantile), -_lower_end(-ordered[..., ::-1], 1 - quantile)
+    return _lower_end(ordered), -_lower_end(-ordered[..., ::-1])
 
 
-def _lower_end(ordered: Values, quantile: float) -> Values:
+def _lower_end(ordered: Values) -> Values:
     from scipy.special import bdtr
 
     n, tail = ordered.shape[-1], (1 - CONFIDENCE) / 2
-    above = bdtr(np.arange(n), n, quantile)  # at index r − 1: the probability that order statistic r is above
+    above = bdtr(np.arange(n), n, 0.5)  # at index r − 1: the probability that order statistic r is above
     rank = int(np.searchsorted(above, tail, side="right"))
     under, over = tail - above[rank - 1], above[rank] - tail
-    share = 1 / (1 + rank * (1 - quantile) * over / ((n - rank) * quantile * under)) if under > 0 else 0.0
+    share = 1 / (1 + rank * over / ((n - rank) * under)) if under > 0 else 0.0
     lower, upper = ordered[..., rank - 1], ordered[..., rank]
     with np.errstate(invalid="ignore"):
         # Bounds may be infinite.

@@ -24,7 +24,7 @@ _EXCESS = 2.5
 """Factor on the excess of the correlation time over 1. Runs that missed long bursts underestimate this excess most."""
 MARGIN = 30
 """Number of additional independent requests for an interval: a run that missed its tail counts as too many independent
-requests. ``benches/coverage.py`` checks the three constants."""
+requests. ``benches/interval_coverage.py`` checks the three constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +169,16 @@ def _mean_ranks(samples: Samples) -> Samples:
 
 
 @cache
-def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> tuple[int, int] | None:
+def interval_ranks(n: int, quantile: float) -> tuple[int, int] | None:
     """Return the ranks (1-based) of the order statistics that bound a distribution-free interval for a percentile, or
     None.
 
     Equal tails: the largest l and the smallest u with P(B < l) ≤ α/2 and P(B ≥ u) ≤ α/2, B binomial(n, quantile),
-    α = 1 − confidence (Hahn & Meeker, Statistical Intervals, 1991, §5.2). None if l would be 0 or u would exceed n.
+    α = 5 % (Hahn & Meeker, Statistical Intervals, 1991, §5.2). None if l would be 0 or u would exceed n.
     Assumes independent samples.
     """
-    tail = (1 - confidence) / 2
-    if n < smallest_sample(quantile, confidence):
+    tail = (1 - CONFIDENCE) / 2
+    if n < smallest_sample(quantile):
         return None
     # Imported here: this module is imported before a run begins.
     from scipy.special import bdtr
@@ -190,14 +190,14 @@ def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> t
 
 
 @cache
-def smallest_sample(quantile: float, confidence: float = CONFIDENCE) -> int:
+def smallest_sample(quantile: float) -> int:
     """Return the smallest sample that supports an interval for this percentile: 6 for the median, 36 for P90, 368
     for P99.
 
     The interval exists when the extreme order statistics bound it: quantile^n ≤ α/2 and (1 − quantile)^n ≤
     α/2.
     """
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     return math.ceil(math.log(tail) / math.log(max(quantile, 1 - quantile)) - 1e-9)
 
 

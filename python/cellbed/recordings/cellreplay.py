@@ -25,15 +25,14 @@ Offsets = list[tuple[int, int]]
 class CellReplay:
     """The method's input for one direction.
 
-    light: rows in order of time. heavy: opportunities under saturation, ns, of `packet_bytes` each. offsets: comp(s),
-    empty without calibration. idle_ns: F; ``None`` without calibration.
+    light: rows in order of time. heavy: opportunities under saturation, ns, each of the recorder's packet size.
+    offsets: comp(s), empty without calibration. idle_ns: F; ``None`` without calibration.
     """
 
     light: list[LightRow]
     heavy: Int64
     offsets: Offsets
     idle_ns: int | None
-    packet_bytes: int
 
 
 def derive(recording: Recording, way: Way, train: int | None = None) -> CellReplay:
@@ -52,7 +51,6 @@ def derive(recording: Recording, way: Way, train: int | None = None) -> CellRepl
         heavy=opportunities(recording, way),
         offsets=list(offsets),
         idle_ns=calibrated.idle_ns if calibrated else None,
-        packet_bytes=recording.description.packet_bytes,
     )
 
 

@@ -44,49 +44,47 @@ class Trend:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """A running low quantile of the delays.
+_QUANTILE = 0.1
+"""Quantile of the delays that follows a drift. Queueing only adds to the path's delay, so the delays have a sharp lower
+edge. Its estimate needs fewer packets than that of the middle."""
+_WIDTHS = tuple(width * _MS for width in (500, 1000, 2000, 4000, 8000, 16_000))
+"""Candidate widths of the window, ns."""
 
-    quantile: queueing only adds to the path's delay, so the delays have a sharp lower edge. Its estimate needs fewer
-    packets than that of the middle. widths: candidate widths of the window, ns.
+
+def find_trend(sent: Int64, delay: Floats) -> Trend:
+    """Return the quantile of the delays over time. sent, delay: ns, of packets in order of sending.
+
+    The chosen window is the one in which half of the packets best predict the quantile of the other half. A wide
+    window cannot follow the drift. A narrow window mistakes chance for drift, above all with long waits for grants.
     """
+    return _running(sent, delay, min(_WIDTHS, key=lambda width: _surprise(sent, delay, width)))
 
-    quantile: float = 0.1
-    widths: tuple[int, ...] = (500 * _MS, 1000 * _MS, 2000 * _MS, 4000 * _MS, 8000 * _MS, 16_000 * _MS)
 
-    def edge(self, delays: Floats) -> float:
-        """Return the quantile of some delays."""
-        return float(np.quantile(delays, self.quantile))
+def _surprise(sent: Int64, delay: Floats, width: int) -> float:
+    """Return the error of predicting half of the packets by the other half (Koenker and Bassett, "Regression
+    quantiles", Econometrica 46, 1978)."""
+    wrong = 0.0
+    for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
+        over = delay[~half] - _running(sent[half], delay[half], width).at(sent[~half])
+        wrong += float(np.where(over >= 0, _QUANTILE * over, (_QUANTILE - 1) * over).sum())
+    return wrong
 
-    def trend(self, sent: Int64, delay: Floats) -> Trend:
-        """Return the quantile over time. sent, delay: ns, of packets in order of sending.
 
-        The chosen window is the one in which half of the packets best predict the quantile of the other half. A wide
-        window cannot follow the drift. A narrow window mistakes chance for drift, above all with long waits for grants.
-        """
-        return self._running(sent, delay, min(self.widths, key=lambda width: self._surprise(sent, delay, width)))
+def _running(sent: Int64, delay: Floats, width: int) -> Trend:
+    grid = np.arange(0, sent[-1] + _STEP, _STEP)
+    found = []
+    for middle in grid:
+        begin, end = np.searchsorted(sent, [middle - width // 2, middle + width // 2])
+        if end - begin < _FEWEST_IN_WINDOW:
+            near = int(np.searchsorted(sent, middle))
+            begin, end = max(0, near - _FEWEST_IN_WINDOW // 2), min(len(sent), near + _FEWEST_IN_WINDOW // 2)
+            begin = min(begin, max(0, end - _FEWEST_IN_WINDOW))
+        found.append(_edge(delay[begin:end]))
+    return Trend(grid.astype(np.int64), np.maximum(np.array(found), 0))
 
-    def _surprise(self, sent: Int64, delay: Floats, width: int) -> float:
-        """Return the error of predicting half of the packets by the other half (Koenker and Bassett, "Regression
-        quantiles", Econometrica 46, 1978)."""
-        wrong = 0.0
-        for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
-            over = delay[~half] - self._running(sent[half], delay[half], width).at(sent[~half])
-            wrong += float(np.where(over >= 0, self.quantile * over, (self.quantile - 1) * over).sum())
-        return wrong
 
-    def _running(self, sent: Int64, delay: Floats, width: int) -> Trend:
-        grid = np.arange(0, sent[-1] + _STEP, _STEP)
-        found = []
-        for middle in grid:
-            begin, end = np.searchsorted(sent, [middle - width // 2, middle + width // 2])
-            if end - begin < _FEWEST_IN_WINDOW:
-                near = int(np.searchsorted(sent, middle))
-                begin, end = max(0, near - _FEWEST_IN_WINDOW // 2), min(len(sent), near + _FEWEST_IN_WINDOW // 2)
-                begin = min(begin, max(0, end - _FEWEST_IN_WINDOW))
-            found.append(self.edge(delay[begin:end]))
-        return Trend(grid.astype(np.int64), np.maximum(np.array(found), 0))
+def _edge(delays: Floats) -> float:
+    return float(np.quantile(delays, _QUANTILE))
 
 
 FORMAT = "cellbed-conditional-model"
@@ -110,7 +108,6 @@ _EDGES = np.array(
 """Begins of the warm-up's steps."""
 _COLD = (20 * _MS, 190 * _MS)
 """Range of the idle time, ns, after which a link is cold but awake."""
-_DRIFT = Drift()
 _FEWEST = 12
 """Minimum number of samples."""
 _USUAL = 80
@@ -160,10 +157,8 @@ def model_text(recording: Recording, way: Way) -> str:
     return json.dumps(derive(recording, way), separators=(",", ":")) + "\n"
 
 
-def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, Any]:
+def derive(recording: Recording, way: Way) -> dict[str, Any]:
     """Derive the content of a model file, as :func:`model_text` writes it.
-
-    drift: separates the trend of the delays from chance.
 
     Times are ns since the recording's time zero, at the sender's side: arrival minus the minimum delay of the packet's
     size.
@@ -175,7 +170,7 @@ def derive(recording: Recording, way: Way, drift: Drift = _DRIFT) -> dict[str, A
         )
     duration = recording.description.duration_ns
     packet = recording.description.packet_bytes
-    trend = _trend(firsts, drift)
+    trend = _trend(firsts)
     over = firsts.delay - trend.at(firsts.sent)
     floor = _floor(firsts, over)
     least = trend.at(firsts.sent) + _on(floor, firsts.bytes)
@@ -268,12 +263,12 @@ def _whole(points: Points) -> list[list[int]]:
     return [[size, round(value)] for size, value in points]
 
 
-def _trend(firsts: _Firsts, drift: Drift) -> Trend:
+def _trend(firsts: _Firsts) -> Trend:
     """Return the drift of the delay of cold packets; all sizes are converted to the largest."""
     cold = firsts.cold()
-    edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), drift.edge)
+    edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), _edge)
     delay = firsts.delay[cold] - _on(edge, firsts.bytes[cold]) + edge[-1][1]
-    return drift.trend(firsts.sent[cold], delay)
+    return find_trend(firsts.sent[cold], delay)
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:

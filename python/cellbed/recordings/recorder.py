@@ -1,4 +1,4 @@
-"""The recorder: the program ``cellbed-recorder``, which also runs without Python (``crates/recorder``)."""
+"""The recorder: the program ``cellbed-recorder`` (``crates/recorder``), which also runs without Python."""
 
 from __future__ import annotations
 

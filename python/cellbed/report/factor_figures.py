@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.factors import Axis, Factor, Study, limits
-from cellbed.measure.repetitions import mean_interval, quantile_interval
+from cellbed.measure.repetitions import mean_interval, median_interval
 from cellbed.report.figures import COLOURS, DASHES
 from cellbed.report.formats import measure_axis
 
@@ -158,7 +158,7 @@ class FactorFigure:
     def _interval(self, values: list[float], scale: float) -> tuple[float, ...]:
         """Return the statistic over repetitions and the bounds of its interval; NaN for too few repetitions."""
         least, most = limits(self.measure, self.unit, values)
-        found = quantile_interval(values) if self.statistic == "median" else mean_interval(values, least, most * scale)
+        found = median_interval(values) if self.statistic == "median" else mean_interval(values, least, most * scale)
         return tuple(math.nan if each is None else each for each in (found.value, found.low, found.high))
 
 

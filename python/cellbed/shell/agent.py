@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Place
 
 _PATIENCE_S = 10.0
@@ -46,16 +48,12 @@ def start(
         stderr=stderr,
         start_new_session=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
+    channel = EventProcess(process, Path(os.devnull))
     event: dict[str, Any] = {}
     try:
-        process.stdin.write(json.dumps(task).encode() + b"\n")
-        process.stdin.flush()
-        readable, _, _ = select.select([process.stdout], [], [], _PATIENCE_S)
-        line = process.stdout.readline() if readable else b""
-        event = json.loads(line) if line else {}
-    except BrokenPipeError:
+        channel.send(task)
+        event = channel.receive(_PATIENCE_S) or {}
+    except (BrokenPipeError, EOFError):
         pass
     finally:
         if event.get("event") != "ready":

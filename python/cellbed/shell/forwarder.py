@@ -17,7 +17,6 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cellbed.shell import agent
@@ -60,25 +59,18 @@ def open_port(port: dict[str, Any]) -> socket.socket:
     return one
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The destination of a port."""
-
-    hosts: Sequence[str]
-    port: int
-
-    def places(self, client: str) -> list[tuple[str, int]]:
-        """Return the addresses to try for a client. The client's family comes first: a server may have only one."""
-        is_ipv6 = ":" in client and not client.startswith("::ffff:")
-        return [(host, self.port) for host in sorted(self.hosts, key=lambda host: (":" in host) != is_ipv6)]
+def _places(port: dict[str, Any], client: str) -> list[tuple[str, int]]:
+    """Return the addresses to try for a client. The client's family comes first: a server may have only one."""
+    is_ipv6 = ":" in client and not client.startswith("::ffff:")
+    return [(host, port["target"]) for host in sorted(port["hosts"], key=lambda host: (":" in host) != is_ipv6)]
 
 
-async def serve_streams(listener: socket.socket, target: Target) -> None:
-    """Join each connection with a new connection to the target, until cancelled."""
+async def serve_streams(listener: socket.socket, port: dict[str, Any]) -> None:
+    """Join each connection with a new connection to the port's target, until cancelled."""
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = writer.get_extra_info("peername")
-        upstream = await _connect(target.places(client[0] if client else ""))
+        upstream = await _connect(_places(port, client[0] if client else ""))
         if upstream is None:
             _reset(writer)
             return
@@ -129,9 +121,9 @@ Client = tuple[Any, bytes]
 class Datagrams:
     """Forwards the datagrams of one port. A separate socket per client lets replies reach their client."""
 
-    def __init__(self, port: socket.socket, target: Target) -> None:
+    def __init__(self, port: socket.socket, task: dict[str, Any]) -> None:
         self._port = port
-        self._target = target
+        self._task = task
         self._loop = asyncio.get_running_loop()
         self._flows: dict[Client, tuple[socket.socket, float]] = {}
         self._is_ipv6 = port.family == socket.AF_INET6
@@ -176,7 +168,7 @@ class Datagrams:
     def _open(self, client: Client) -> socket.socket:
         if len(self._flows) >= MOST_FLOWS:
             self._forget(next(iter(self._flows)))
-        address, port = self._target.places(client[0][0])[0]
+        address, port = _places(self._task, client[0][0])[0]
         one = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
         one.setblocking(False)
         one.connect((address, port))
@@ -244,8 +236,7 @@ async def _serve(opened: Sequence[socket.socket], ports: Sequence[dict[str, Any]
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), ended.set)
     tasks = []
     for one, port in zip(opened, ports, strict=True):
-        target = Target(port["hosts"], port["target"])
-        job = serve_streams(one, target) if port["protocol"] == "tcp" else Datagrams(one, target).serve()
+        job = serve_streams(one, port) if port["protocol"] == "tcp" else Datagrams(one, port).serve()
         tasks.append(asyncio.create_task(job))
     agent.report("ready", port=opened[0].getsockname()[1])
     await ended.wait()

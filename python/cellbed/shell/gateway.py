@@ -23,10 +23,11 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cellbed.shell.helper import NetworkError
 from cellbed.shell.wayout import Pair
-from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.privilege import NETWORK_HELPER
 from cellbed.testbed.machine.process import Place, spawn
+from cellbed_node.processes import last_line
 
 _PATIENCE_S = 20.0
 # The dynamic linker removes these from the environment of a program with capabilities (ld.so(8)).
@@ -46,12 +47,6 @@ _REMOVED = (
     "TMPDIR",
     "TZDIR",
 )
-
-
-class GatewayError(CellbedError):
-    """The network of a shell could not be created. The text contains the helper's reason."""
-
-    exit_code = 1
 
 
 @dataclass(slots=True)
@@ -83,7 +78,7 @@ class Gateway:
 
         granted: use the installed helper. connect: with ``--private``, connects the namespaces of the outer end to the
         host before they are used; without it, they stay isolated.
-        Errors: :class:`GatewayError`, and the errors of `connect`; nothing is left behind.
+        Errors: :class:`NetworkError`, and the errors of `connect`; nothing is left behind.
         """
         pid, ours, errors = _fork(["serve", *request], granted)
         place = None
@@ -146,11 +141,11 @@ class Gateway:
         self._tuns = self._netlinks = ()
 
     def lead_names_to(self, port: int) -> None:
-        """Redirect DNS queries at the gateway to a server there on `port`. Errors: :class:`GatewayError`."""
+        """Redirect DNS queries at the gateway to a server there on `port`. Errors: :class:`NetworkError`."""
         try:
             self._socket.sendall(b"names %d\n" % port)
         except OSError as error:
-            raise GatewayError(f"the network helper has ended: {error.strerror}") from error
+            raise NetworkError(f"the network helper has ended: {error.strerror}") from error
         _receive(self._socket, None)
 
     def spawn(
@@ -248,31 +243,31 @@ def _become_helper(
 
 
 def _receive(ours: socket.socket, errors: int | None) -> tuple[dict[str, Any], list[int]]:
-    """Return the helper's next event with its descriptors. Errors: :class:`GatewayError`."""
+    """Return the helper's next event with its descriptors. Errors: :class:`NetworkError`."""
     text = b""
     descriptors: list[int] = []
     deadline = time.monotonic() + _PATIENCE_S
     while not text.endswith(b"\n"):
         readable, _, _ = select.select([ours], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
-            raise GatewayError(f"the network helper did not answer within {_PATIENCE_S:g} s")
+            raise NetworkError(f"the network helper did not answer within {_PATIENCE_S:g} s")
         # Read single bytes: the next event may follow immediately.
         part, more, _, _ = socket.recv_fds(ours, 1, 8)
         descriptors += more
         if not part:
-            raise GatewayError(_last_line(errors) or "the network helper ended unexpectedly")
+            raise NetworkError(_last_line(errors) or "the network helper ended unexpectedly")
         text += part
     event: dict[str, Any] = json.loads(text)
     if event["event"] == "error":
-        raise GatewayError(event["message"])
+        raise NetworkError(event["message"])
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     return event, descriptors
 
 
 def _last_line(errors: int | None) -> str:
-    text = os.pread(errors, 4096, 0).decode(errors="replace").strip() if errors is not None else ""
-    return text.splitlines()[-1].removeprefix("cellbed-net: ") if text else ""
+    line = last_line(os.pread(errors, 4096, 0)) if errors is not None else None
+    return (line or "").removeprefix("cellbed-net: ")
 
 
 def _reap(pid: int) -> None:

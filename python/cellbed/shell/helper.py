@@ -27,8 +27,8 @@ _END, _END_IPV6 = "100.127.128.100", "fd63:656c:6c62:fe00::2"
 _PATIENCE_S = 10.0
 
 
-class HelperError(CellbedError):
-    """An installed helper did not start. The text contains the helper's last line."""
+class NetworkError(CellbedError):
+    """The network of a shell, or its way out, could not be created. The text contains the reason of the program."""
 
     exit_code = 1
 
@@ -85,11 +85,11 @@ def start(name: str, place: Place, ipv6: bool) -> subprocess.Popen[bytes]:
     """Connect the namespaces of `place` through the helper called `name`, and wait until the helper is ready.
 
     The helper ends with this process.
-    Errors: :class:`HelperError`.
+    Errors: :class:`NetworkError`.
     """
     path = find(name)
     if path is None:
-        raise HelperError(f"{name} is not installed")
+        raise NetworkError(f"{name} is not installed")
     with tempfile.TemporaryFile() as errors:
         if name == "pasta":
             return _start_pasta(path, place, ipv6, errors.fileno())
@@ -151,4 +151,4 @@ def _check(name: str, process: subprocess.Popen[bytes], errors: int, deadline: f
     if process.poll() is None:
         process.kill()
         process.wait()
-    raise HelperError(f"{name} gives no way out: {lines[-1] if lines else how}")
+    raise NetworkError(f"{name} gives no way out: {lines[-1] if lines else how}")

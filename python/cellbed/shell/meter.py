@@ -33,17 +33,13 @@ class ShellMeter:
     directions: tuple[str, ...] = ("uplink", "downlink")
 
 
-class MeterError(CellbedError):
-    """A meter that cannot be shown."""
-
-
 def open_meter(path: Path) -> ShellMeter:
-    """Return a meter in the terminal or file at `path`; a file is made or appended to. Errors: :class:`MeterError`."""
+    """Return a meter in the terminal or file at `path`, which may be a new file. Errors: :class:`CellbedError`."""
     try:
         # Without O_NOCTTY, the terminal could become this process's controlling terminal and send signals.
         return ShellMeter(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY, 0o666))
     except OSError as error:
-        raise MeterError(f"--meter-to: {path} cannot be written: {error.strerror}") from error
+        raise CellbedError(f"--meter-to: {path} cannot be written: {error.strerror}") from error
 
 
 def find_terminal(descriptor: int) -> str | None:
@@ -57,11 +53,11 @@ def find_terminal(descriptor: int) -> str | None:
 def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
     """Show the status of the emulator that listens at `control`. The process ends with this one.
 
-    Errors: :class:`MeterError`, :class:`cellbed.shell.agent.AgentError`.
+    Errors: :class:`CellbedError`.
     """
     terminal = find_terminal(meter.descriptor)
     if terminal is not None and os.environ.get(VARIABLE) == terminal:
-        raise MeterError(
+        raise CellbedError(
             "this terminal has the meter of the shell around this one already; watch this one from another terminal "
             "with: cellbed meter"
         )

@@ -21,10 +21,6 @@ from cellbed.testbed.machine.process import Place, ProgramError, run
 from cellbed_node.processes import find
 
 
-class PublishError(CellbedError):
-    """A port that cannot be published. The text contains the port, the reason and the remedy."""
-
-
 @dataclass(frozen=True, slots=True)
 class Published:
     """A port of the host that leads to a port inside. address: address of the host; ``None`` for all addresses."""
@@ -44,11 +40,11 @@ class Published:
 def parse(text: str) -> Published:
     """Read ``[ADDRESS:]PORT[:PORT INSIDE][/tcp|/udp]``; IPv6 addresses are in brackets.
 
-    Errors: :class:`PublishError`.
+    Errors: :class:`CellbedError`.
     """
     ports, slash, protocol = text.strip().partition("/")
     if slash and protocol not in ("tcp", "udp"):
-        raise PublishError(f"--publish: '{protocol}' in '{text}' is neither tcp nor udp: write {_EXAMPLES}")
+        raise CellbedError(f"--publish: '{protocol}' in '{text}' is neither tcp nor udp: write {_EXAMPLES}")
     address = None
     if ports.startswith("["):
         inner, _, ports = ports[1:].partition("]:")
@@ -113,7 +109,7 @@ def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | N
     """Hold the ports in the current network namespace, and forward to the inner end from the namespaces of `place`.
 
     place: place of the link's outer end; ``None`` for the current namespaces. The process ends with this one.
-    Errors: :class:`PublishError`, with the port and the reason; :class:`cellbed.shell.agent.AgentError`.
+    Errors: :class:`CellbedError`, with the port and the reason.
     """
     hosts = [str(pair.inside), str(pair.inside_ipv6)]
     ports = [{**asdict(one), "address": str(one.address) if one.address else None, "hosts": hosts} for one in published]
@@ -131,7 +127,7 @@ def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | N
         }.get(event["event"], (f"cannot be opened: {event['message']}", "choose another"))
         free = refused.port + 8000 if refused.port < 1024 else refused.port + 1
         example = f"--publish {free}:{refused.target}"
-        raise PublishError(f"--publish: port {refused} {why}: {remedy}, as in {example}") from None
+        raise CellbedError(f"--publish: port {refused} {why}: {remedy}, as in {example}") from None
     return process
 
 
@@ -140,7 +136,7 @@ _EXAMPLES = "'8080:80', '80', '127.0.0.1:8080:80' or '[::1]:5353:53/udp'"
 
 def _port(text: str, whole: str) -> int:
     if not text.isdecimal() or not text.isascii() or not 1 <= int(text[:6]) <= 65535:
-        raise PublishError(f"--publish: '{text}' in '{whole}' is not a port, 1 to 65535: write {_EXAMPLES}")
+        raise CellbedError(f"--publish: '{text}' in '{whole}' is not a port, 1 to 65535: write {_EXAMPLES}")
     return int(text)
 
 
@@ -148,4 +144,4 @@ def _address(text: str, whole: str) -> IPv4Address | IPv6Address:
     try:
         return ip_address(text)
     except ValueError:
-        raise PublishError(f"--publish: '{text}' in '{whole}' is not an address: write {_EXAMPLES}") from None
+        raise CellbedError(f"--publish: '{text}' in '{whole}' is not an address: write {_EXAMPLES}") from None

@@ -198,7 +198,7 @@ def _open_through_helper(
             try:
                 started[name] = helper.start(name, outer, ipv6)
                 break
-            except helper.HelperError:
+            except helper.NetworkError:
                 if name == names[-1]:
                     raise
 

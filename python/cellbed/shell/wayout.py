@@ -77,9 +77,9 @@ class Pair:
         return (INSIDE, self.inside, self.inside_ipv6), (OUTSIDE, self.gateway, self.gateway_ipv6)
 
 
-def has_ipv6_way_out(proc: Path = Path("/proc")) -> bool:
+def has_ipv6_way_out() -> bool:
     """Return whether the current network namespace has an IPv6 default route through a device."""
-    path = proc / "net" / "ipv6_route"
+    path = Path("/proc/net/ipv6_route")
     if not path.exists():
         return False
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from cellbed.support.errors import CellbedError
+from cellbed.support.errors import CellbedError, quote
 from cellbed.support.units import UnitError
 from cellbed_node import inputs
 
@@ -206,16 +206,12 @@ def _number(word: str, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or "_" in word or not word.isascii():
-        raise FlowFileError(f"{where}: {_quote(word)} is not a number")
+        raise FlowFileError(f"{where}: {quote(word)} is not a number")
     return value
 
 
 def _whole(word: str, what: str, least: int, most: int, where: str) -> int:
     value = _number(word, where)
     if not least <= value <= most or value != int(value):
-        raise FlowFileError(f"{where}: {what} {_quote(word)} is not a whole number from {least} to {most}")
+        raise FlowFileError(f"{where}: {what} {quote(word)} is not a whole number from {least} to {most}")
     return int(value)
-
-
-def _quote(word: str) -> str:
-    return ascii(word if len(word) <= 40 else word[:37] + "…")

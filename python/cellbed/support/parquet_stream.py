@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -13,16 +13,13 @@ if TYPE_CHECKING:
 Compression = Literal["lz4", "zstd"]
 
 
-def write_rows(
-    rows: pl.LazyFrame, target: Path | IO[bytes], compression: Compression, tick: Callable[[], None] | None = None
-) -> None:
+def write_rows(rows: pl.LazyFrame, target: Path | IO[bytes], compression: Compression) -> None:
     """Write the rows of a query while the query produces them.
 
     Args:
         rows: The query.
         target: The Parquet file.
         compression: The method of compression.
-        tick: Called ten times a second while writing.
 
     Raises:
         OSError: The file cannot be written.
@@ -41,8 +38,6 @@ def write_rows(
     writing = threading.Thread(target=write, daemon=True)
     writing.start()
     while writing.is_alive():
-        if tick is not None:
-            tick()
         writing.join(0.1)
     if failed:
         raise failed[0]

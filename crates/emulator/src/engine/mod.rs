@@ -27,7 +27,7 @@ use crate::owners::Owners;
 use crate::pace::{self, Pace};
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
-use crate::process::{Scheduling, request_real_time, sleep_precisely, total_memory};
+use crate::process::{request_real_time, sleep_precisely, total_memory};
 use crate::proxy::{Made, Port, Verdict};
 use crate::stages::bound_all;
 use crate::tun::{Received, Tun};
@@ -69,7 +69,6 @@ pub struct Engine {
     wake: Wake,
     lateness: Lateness,
     seconds: Seconds,
-    scheduling: Scheduling,
     read: u64,
     unroutable: u64,
     refused: u64,
@@ -126,7 +125,6 @@ impl Engine {
             records,
             lateness: Lateness::default(),
             seconds: Seconds::new(zero),
-            scheduling: Scheduling::Ordinary,
             read: 0,
             unroutable: 0,
             refused: 0,
@@ -151,8 +149,7 @@ impl Engine {
     /// Run until a request stops it, or a system call fails.
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
-        self.scheduling = request_real_time();
-        self.wake.set_scheduling(self.scheduling);
+        self.wake.exact = request_real_time();
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         let mut drained = true;

@@ -9,7 +9,6 @@ use crate::clock::{epoch_millis, now};
 use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::mahimahi_log::Event;
-use crate::process::Scheduling;
 use crate::stages::bound;
 use crate::writer::Lost;
 
@@ -81,8 +80,6 @@ pub struct Summary {
     pub packets: u64,
     /// Records missing from the files.
     pub lost: Lost,
-    /// Kernel scheduling of the event loop.
-    pub scheduling: Scheduling,
     /// Like [`Status::served`].
     pub served: Vec<Vec<Duration>>,
 }
@@ -191,7 +188,6 @@ impl Engine {
             refused: self.refused,
             packets: self.read,
             lost,
-            scheduling: self.scheduling,
             served: self.served(),
         })
     }

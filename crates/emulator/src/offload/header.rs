@@ -1,7 +1,8 @@
 //! The header of one segment, or of a run of segments, derived from the whole packet's header.
 
-use super::layout::{CHECKSUM_OF_TCP, CHECKSUM_OF_UDP, Layout, MOST_HEADER, Transport};
-use super::vnet::{Cut, VNET_BYTES, Vnet};
+use super::layout::{CHECKSUM_OF_TCP, CHECKSUM_OF_UDP, MOST_HEADER, Transport};
+use super::run::{Run, View, ending};
+use super::vnet::{GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP, VNET_BYTES, Vnet};
 use crate::packet::TCP;
 
 /// Flags of TCP (RFC 9293 §3.1, RFC 3168 §6.1).
@@ -14,80 +15,63 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 pub const CWR: u8 = 0x80;
 
-/// Properties of a run of segments, in addition to the packet's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Index of the first segment in the packet.
-    pub first: u16,
-    /// Number of segments in the run.
-    pub segments: u16,
-    /// Payload bytes of each segment but the last.
-    pub segment: u16,
-    /// Payload bytes of all segments.
-    pub payload: usize,
-    /// FIN and PSH of the last segment.
-    pub ending: u8,
-    /// True if the path marked the segments "congestion experienced" (RFC 3168).
-    pub marked: bool,
-}
-
-/// Writes the header of a run of segments into `out`, derived from `packet`, the first segment's packet. Returns the
-/// length, and the header for the device.
+/// Writes the header of a run of segments, from `first` to `last`, into `out`. Returns the length, and the header for
+/// the device.
 ///
 /// Like the kernel's segmentation: IPv4 identification and TCP sequence continue from segment to segment. FIN and PSH
 /// are in the last segment only, CWR in the first. The transport checksum stays open: its field holds the sum over the
 /// pseudo header, in which only the length changes.
 pub fn write_header(
     out: &mut [u8; MOST_HEADER],
-    packet: &[u8],
-    layout: &Layout,
-    shape: &Shape,
+    run: &Run,
+    first: View<'_>,
+    last: View<'_>,
 ) -> (usize, Vnet) {
+    let (packet, layout) = (first.packet, first.layout);
     let length = usize::from(layout.header);
     let header = &mut out[..length];
     header.copy_from_slice(&packet[..length]);
     let (network, transport) = header.split_at_mut(usize::from(layout.network));
-    if shape.marked {
+    if run.marked {
         mark(network);
     }
     if layout.v6 {
-        put(network, 4, (length - 40 + shape.payload) as u16);
+        put(network, 4, (length - 40 + run.payload) as u16);
     } else {
-        put(network, 2, (length + shape.payload) as u16);
-        put(network, 4, get(network, 4).wrapping_add(shape.first));
+        put(network, 2, (length + run.payload) as u16);
+        put(network, 4, get(network, 4).wrapping_add(run.first));
         put(network, 10, 0);
         put(network, 10, !sum(network));
     }
 
     let before = layout.length - u32::from(layout.network);
-    let after = transport.len() + shape.payload;
+    let after = transport.len() + run.payload;
     let mut vnet = Vnet::unfinished(layout.network, CHECKSUM_OF_UDP);
-    let mut cut = Cut::Udp;
+    let mut kind = GSO_UDP;
     if layout.transport == Transport::Tcp {
         let sequence = word(transport, 4);
-        let skipped = u32::from(shape.first) * u32::from(layout.segment);
+        let skipped = u32::from(run.first) * u32::from(layout.segment);
         transport[4..8].copy_from_slice(&sequence.wrapping_add(skipped).to_be_bytes());
         let flags = &mut transport[13];
-        *flags = *flags & !(FIN | PSH) | shape.ending;
-        if shape.first > 0 {
+        *flags = *flags & !(FIN | PSH) | ending(&last);
+        if run.first > 0 {
             *flags &= !CWR;
         }
-        let cwr = *flags & CWR != 0;
+        kind = if layout.v6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        if *flags & CWR != 0 {
+            kind |= GSO_ECN;
+        }
         vnet.checksum_offset = CHECKSUM_OF_TCP;
-        cut = match layout.v6 {
-            false => Cut::Tcp4 { cwr },
-            true => Cut::Tcp6 { cwr },
-        };
     } else {
         put(transport, 4, after as u16);
     }
     let at = usize::from(vnet.checksum_offset);
     let pseudo = u32::from(get(transport, at)) + u32::from(!(before as u16)) + after as u32;
     put(transport, at, fold(pseudo));
-    if shape.segments > 1 {
-        vnet.cut = Some(cut);
+    if run.segments > 1 {
+        vnet.kind = kind;
         vnet.header = layout.header;
-        vnet.segment = shape.segment;
+        vnet.segment = run.segment as u16;
     }
     (length, vnet)
 }

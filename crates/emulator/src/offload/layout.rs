@@ -1,6 +1,6 @@
 //! Layout of a packet: payload, and headers that each segment repeats.
 
-use super::vnet::{Cut, Vnet};
+use super::vnet::{GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP, Vnet};
 use crate::packet::{TCP, UDP, u16_at};
 
 /// Maximum bytes of headers (network and transport together) of a segmented packet.
@@ -94,11 +94,11 @@ impl Layout {
         if header < least || network + header > MOST_HEADER {
             return None;
         }
-        let segment = match (vnet.cut, kind, v6) {
-            (None, ..) => payload as u16, // consistent lengths: at most 65535 bytes
-            (Some(Cut::Tcp4 { .. }), Transport::Tcp, false)
-            | (Some(Cut::Tcp6 { .. }), Transport::Tcp, true)
-            | (Some(Cut::Udp), Transport::Udp, _)
+        let segment = match (vnet.kind & !GSO_ECN, kind, v6) {
+            (0, ..) => payload as u16, // consistent lengths: at most 65535 bytes
+            (GSO_TCPV4, Transport::Tcp, false)
+            | (GSO_TCPV6, Transport::Tcp, true)
+            | (GSO_UDP, Transport::Udp, _)
                 if vnet.segment > 0 =>
             {
                 vnet.segment

@@ -1,6 +1,6 @@
 //! Segments that leave together and can be written as one super-packet.
 
-use super::header::{CWR, FIN, PSH, RST, SYN, Shape, URG, get, mark, put, sum, word, write_header};
+use super::header::{CWR, FIN, PSH, RST, SYN, URG, get, mark, put, sum, word, write_header};
 use super::layout::{Layout, MOST_HEADER, Transport};
 use super::vnet::{VNET_BYTES, Vnet};
 
@@ -26,13 +26,16 @@ pub struct View<'a> {
 /// A run of segments so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    first: u16,
-    segments: u16,
-    segment: usize,
-    payload: usize,
+    /// Index of the first segment in its packet.
+    pub(super) first: u16,
+    pub(super) segments: u16,
+    /// Payload bytes of each segment but the last, and of all segments.
+    pub(super) segment: usize,
+    pub(super) payload: usize,
     /// True if a segment shorter than the others ended the run.
     closed: bool,
-    marked: bool,
+    /// True if the path marked the segments "congestion experienced" (RFC 3168).
+    pub(super) marked: bool,
 }
 
 impl Run {
@@ -57,18 +60,6 @@ impl Run {
     /// Return the number of segments.
     pub fn segments(&self) -> u16 {
         self.segments
-    }
-
-    /// Return the shape of the run, given its last segment.
-    pub fn shape(&self, last: View<'_>) -> Shape {
-        Shape {
-            first: self.first,
-            segments: self.segments,
-            segment: self.segment as u16,
-            payload: self.payload,
-            ending: ending(&last),
-            marked: self.marked,
-        }
     }
 
     /// Adds `next` after `last`, the last segment so far, if the kernel's segmentation of the longer super-packet
@@ -145,7 +136,7 @@ fn same_tcp(last: &View<'_>, a: &[u8], next: &View<'_>, b: &[u8]) -> bool {
 }
 
 /// Return FIN and PSH, set only in the last segment of a packet.
-fn ending(view: &View<'_>) -> u8 {
+pub(super) fn ending(view: &View<'_>) -> u8 {
     let is_last = view.index + 1 == view.layout.segments();
     match view.layout.transport {
         Transport::Tcp if is_last => {
@@ -169,15 +160,14 @@ pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {
             mark(&mut bytes[VNET_BYTES..]);
         }
     } else {
-        let shape = Run::new(view).shape(view);
         let mut header = [0; MOST_HEADER];
-        let (length, single) = write_header(&mut header, view.packet, layout, &shape);
+        let (length, single) = write_header(&mut header, &Run::new(view), view, view);
         vnet = single;
         bytes.extend_from_slice(&header[..length]);
         let start = layout.start(view.index);
         bytes.extend_from_slice(&view.packet[start..start + layout.payload(view.index)]);
     }
-    if vnet.cut.is_none() && finish(&mut bytes[VNET_BYTES..], vnet) {
+    if !vnet.is_super() && finish(&mut bytes[VNET_BYTES..], vnet) {
         vnet = Vnet::default();
     }
     bytes[..VNET_BYTES].copy_from_slice(&vnet.to_bytes());

@@ -33,8 +33,7 @@ use crate::direction::Direction;
 use crate::schedule::Schedule;
 use crate::stage::StageConfig;
 use crate::time::{Duration, Time, earlier};
-use crate::units::Share;
-use crate::units::{Bytes, Packets};
+use crate::units::{Bytes, Packets, Share};
 pub use scheduler::{Average, Begin, Candidate, Scheduler};
 
 /// A cell and its users.
@@ -139,13 +138,20 @@ pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
     refuse("a direction in a cell needs a bottleneck with a limited rate, or a radio link")
 }
 
-/// Access to the directions of a cell's users, which the caller stores.
-pub trait Members {
-    /// Identifier of a packet.
-    type Packet: Clone;
+/// The directions of a cell's users, which the caller stores.
+#[derive(Debug)]
+pub struct Members<'a, P> {
+    /// All directions.
+    pub directions: &'a mut [Direction<P>],
+    /// Number of the direction of each user.
+    pub users: &'a [usize],
+}
 
+impl<P> Members<'_, P> {
     /// Returns the direction of a user; numbers begin at 0.
-    fn direction(&mut self, user: usize) -> &mut Direction<Self::Packet>;
+    pub fn direction(&mut self, user: usize) -> &mut Direction<P> {
+        &mut self.directions[self.users[user]]
+    }
 }
 
 /// The state of a cell: its present user, and since when.
@@ -196,7 +202,7 @@ impl Cell {
     pub fn new(
         config: &CellConfig,
         zero: Time,
-        members: &mut impl Members,
+        members: &mut Members<'_, impl Clone>,
     ) -> Result<Self, CellError> {
         config.check()?;
         let user = |&visit| User {
@@ -263,14 +269,14 @@ impl Cell {
     /// Restarts the slots at `zero` and forgets the past; called after the restart of the directions. Users absent at
     /// the start leave at `now`; users present at the start enter in the following call of
     /// [`look_again`](Self::look_again).
-    pub fn restart(&mut self, now: Time, zero: Time, members: &mut impl Members) {
+    pub fn restart(&mut self, now: Time, zero: Time, members: &mut Members<'_, impl Clone>) {
         self.start = Some(zero);
         self.let_leave(now, members);
         self.plan(members);
     }
 
     /// Notes that directions have changed or restarted by `now`.
-    pub fn look_again(&mut self, now: Time, members: &mut impl Members) {
+    pub fn look_again(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         let start = self.start.filter(|_| self.waiting > 1);
         self.end = self.end.min(start.unwrap_or(Time::MAX));
         self.move_users(now, members);
@@ -278,7 +284,7 @@ impl Cell {
     }
 
     /// Prepares for a packet of a user at `now`: an idle cell serves this user.
-    pub fn arriving(&mut self, user: usize, now: Time, members: &mut impl Members) {
+    pub fn arriving(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         self.reach(now);
         if let Some(emptied) = self.emptied(now, members) {
             self.yield_cell(emptied, members);
@@ -295,7 +301,7 @@ impl Cell {
         user: usize,
         now: Time,
         to_come: Option<Bytes>,
-        members: &mut impl Members,
+        members: &mut Members<'_, impl Clone>,
     ) {
         if let Some(bytes) = to_come {
             self.users[user].to_come = bytes;
@@ -318,7 +324,7 @@ impl Cell {
     }
 
     /// Processes the [event](Self::next_event) due at `now`.
-    pub fn step(&mut self, now: Time, members: &mut impl Members) {
+    pub fn step(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         if now < self.end {
             // Departures from the owner's queue come first.
             if let Some(emptied) = self.emptied(now, members) {
@@ -344,7 +350,7 @@ impl Cell {
     }
 
     /// Brings [`served`](Self::served) up to `now`; called after the directions have caught up.
-    pub fn catch_up(&mut self, now: Time, members: &mut impl Members) {
+    pub fn catch_up(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         self.reach(now);
         if let Some(emptied) = self.emptied(now, members) {
             self.yield_cell(emptied, members);
@@ -356,7 +362,7 @@ impl Cell {
     }
 
     /// Lets users leave and enter at `now`.
-    fn move_users(&mut self, now: Time, members: &mut impl Members) {
+    fn move_users(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         self.let_leave(now, members);
         for user in 0..self.users.len() {
             if !self.users[user].present && self.belongs(user, now) {
@@ -375,7 +381,7 @@ impl Cell {
         self.users[user].visit.holds(now.since(zero))
     }
 
-    fn let_leave(&mut self, now: Time, members: &mut impl Members) {
+    fn let_leave(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         for user in 0..self.users.len() {
             if self.users[user].present && !self.belongs(user, now) {
                 self.leave(user, now, members);
@@ -384,7 +390,7 @@ impl Cell {
     }
 
     /// Removes a user from the cell: its direction is served as without a cell, and others get the rest of its slot.
-    fn leave(&mut self, user: usize, now: Time, members: &mut impl Members) {
+    fn leave(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         if self.owner == Some(user) {
             match self.emptied(now, members) {
                 Some(emptied) => self.yield_cell(emptied, members),
@@ -404,7 +410,7 @@ impl Cell {
     }
 
     /// Adds a user to the cell at `now`, with the packets in its queue.
-    fn enter(&mut self, user: usize, now: Time, members: &mut impl Members) {
+    fn enter(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         let present = self.users.iter().filter(|each| each.present);
         let throughput = self
             .scheduler
@@ -420,7 +426,7 @@ impl Cell {
     }
 
     /// Return whether the owner can use the rest of the slot.
-    fn can_send(&self, now: Time, members: &mut impl Members) -> bool {
+    fn can_send(&self, now: Time, members: &mut Members<'_, impl Clone>) -> bool {
         let Some(owner) = self.owner.filter(|&owner| self.users[owner].waiting) else {
             return false;
         };
@@ -430,13 +436,13 @@ impl Cell {
     }
 
     /// Returns when the owner's queue became empty, if it had packets and is empty at `now`.
-    fn emptied(&mut self, now: Time, members: &mut impl Members) -> Option<Time> {
+    fn emptied(&mut self, now: Time, members: &mut Members<'_, impl Clone>) -> Option<Time> {
         let owner = self.owner.filter(|&owner| self.users[owner].waiting)?;
         members.direction(owner).emptied(now)
     }
 
     /// Notes that the owner's queue is empty.
-    fn yield_cell(&mut self, emptied: Time, members: &mut impl Members) {
+    fn yield_cell(&mut self, emptied: Time, members: &mut Members<'_, impl Clone>) {
         self.account(emptied, members);
         if let Some(owner) = self.owner {
             self.users[owner].waiting = false;
@@ -446,7 +452,7 @@ impl Cell {
 
     /// Gives the rest of the slot at `now` to a waiting user with opportunities in it, if there is one; a lone waiting
     /// user gets it in any case.
-    fn choose(&mut self, now: Time, members: &mut impl Members) {
+    fn choose(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         if self.waiting == 0 {
             return;
         }
@@ -485,7 +491,7 @@ impl Cell {
     }
 
     /// Gives the cell to another user from `now` on.
-    fn pass_to(&mut self, user: usize, now: Time, members: &mut impl Members) {
+    fn pass_to(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         if self.owner == Some(user) {
             return;
         }
@@ -498,14 +504,14 @@ impl Cell {
     }
 
     /// Returns the unused share of the owner's capacity at `now`.
-    fn share_left(&self, now: Time, members: &mut impl Members) -> Share {
+    fn share_left(&self, now: Time, members: &mut Members<'_, impl Clone>) -> Share {
         self.owner.map_or(Share::WHOLE, |owner| {
             members.direction(owner).share_left(now)
         })
     }
 
     /// Counts the owner's time and capacity up to `now`.
-    fn account(&mut self, now: Time, members: &mut impl Members) {
+    fn account(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         let (Some(since), Some(owner)) = (self.since.take(), self.owner) else {
             return;
         };
@@ -547,7 +553,7 @@ impl Cell {
             .map_or(end, |start| end.min(start))
     }
 
-    fn plan(&mut self, members: &mut impl Members) {
+    fn plan(&mut self, members: &mut Members<'_, impl Clone>) {
         let contended = (self.waiting > 1).then(|| {
             let event = self
                 .owner

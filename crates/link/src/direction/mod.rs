@@ -11,8 +11,7 @@ use change::{Pending, What};
 
 use crate::bottleneck::Admission;
 use crate::meter::{Bin, Meter};
-use crate::packet::{DropReason, Fate, Outcome};
-use crate::packet::{Item, Step, Tag};
+use crate::packet::{DropReason, Fate, Item, Outcome, Step, Tag};
 use crate::queue::QueueLevel;
 use crate::schedule::Offer;
 use crate::stage::{Behaviour, Configured, Stage, StageConfig};
@@ -457,6 +456,3 @@ impl<P: Clone> Direction<P> {
             .unwrap_or(Offer::Unlimited)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,8 +3,7 @@
 use super::Direction;
 use crate::stage::Behaviour;
 use crate::time::{Duration, Time, earlier};
-use crate::units::Packets;
-use crate::units::Share;
+use crate::units::{Packets, Share};
 
 impl<P: Clone> Direction<P> {
     /// Makes the direction a user of a cell.

@@ -15,8 +15,7 @@ use crate::agenda::Agenda;
 use crate::cell::{Cell, CellConfig, CellError, Members};
 use crate::direction::{Change, ChangeError, Direction};
 use crate::meter::Bin;
-use crate::packet::Outcome;
-use crate::packet::Tag;
+use crate::packet::{Outcome, Tag};
 use crate::stage::StageConfig;
 use crate::tally::Tally;
 use crate::time::{Duration, Time};
@@ -147,20 +146,6 @@ struct SharedCell {
     users: Vec<usize>,
 }
 
-/// The directions of the users of a cell.
-struct Users<'a, P> {
-    directions: &'a mut [Direction<P>],
-    users: &'a [usize],
-}
-
-impl<P: Clone> Members for Users<'_, P> {
-    type Packet = P;
-
-    fn direction(&mut self, user: usize) -> &mut Direction<P> {
-        &mut self.directions[self.users[user]]
-    }
-}
-
 impl<P: Clone> Graph<P> {
     /// Returns a graph at rest whose schedules, changes, moves and slots start at `zero`.
     ///
@@ -179,7 +164,7 @@ impl<P: Clone> Graph<P> {
             for (user, &direction) in users.iter().enumerate() {
                 visits[direction].push((cells.len(), user));
             }
-            let mut members = Users {
+            let mut members = Members {
                 directions: &mut directions,
                 users: &users,
             };
@@ -402,11 +387,11 @@ impl<P: Clone> Graph<P> {
     }
 
     /// Runs `work` on a cell, which may pass the cell to another direction.
-    fn with_cell(&mut self, number: usize, work: impl FnOnce(&mut Cell, &mut Users<'_, P>)) {
+    fn with_cell(&mut self, number: usize, work: impl FnOnce(&mut Cell, &mut Members<'_, P>)) {
         let SharedCell { cell, users } = &mut self.cells[number];
         let before = cell.owner().map(|owner| users[owner]);
         let directions = &mut self.directions;
-        work(cell, &mut Users { directions, users });
+        work(cell, &mut Members { directions, users });
         let after = cell.owner().map(|owner| users[owner]);
         self.agenda.set(number, cell.next_event());
         before

@@ -4,8 +4,7 @@ use crate::schema::JsonSchema;
 
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge, Timer};
-use crate::packet::DropReason;
-use crate::packet::Item;
+use crate::packet::{DropReason, Item};
 use crate::time::{Duration, Time};
 use crate::units::MTU;
 

@@ -5,8 +5,7 @@ use crate::schema::JsonSchema;
 
 use super::fifo::{Control, Line};
 use super::{Dropped, Limit, Refused, Surcharge, Timer};
-use crate::packet::DropReason;
-use crate::packet::Item;
+use crate::packet::{DropReason, Item};
 use crate::random::{Random, Seed};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};

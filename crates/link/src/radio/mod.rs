@@ -18,8 +18,7 @@ pub use profile::{Band, Condition, Profile};
 
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
-use crate::packet::DropReason;
-use crate::packet::{Item, Step};
+use crate::packet::{DropReason, Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::schedule::Offer;
 use crate::stage::{Behaviour, Configured};

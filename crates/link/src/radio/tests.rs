@@ -124,17 +124,12 @@ fn nothing_passes_during_a_handover_and_nothing_is_lost() {
 
 #[test]
 fn an_hour_of_idleness_is_one_step() {
-    let mut direction = Direction::new(
-        vec![Profile::LOWBAND_DRIVING.config(Way::Downlink).into()],
-        Time::ZERO,
-    );
+    let config = Profile::LOWBAND_DRIVING.config(Way::Downlink);
+    let mut direction = Direction::new(vec![config.into()], Time::ZERO);
     let mut visits = 0;
     for hour in 0..1000 {
-        direction.accept(
-            Time::ZERO + Duration::from_secs(3600 * hour),
-            hour,
-            Bytes(100),
-        );
+        let now = Time::ZERO + Duration::from_secs(3600 * hour);
+        direction.accept(now, hour, Bytes(100));
         while let Some(event) = direction.next_event() {
             while direction.poll(event).is_some() {}
             visits += 1;
@@ -149,18 +144,12 @@ fn packets_stay_when_the_link_changes_or_starts_anew() {
     for packet in 0..4 {
         direction.accept(ms(0), packet, Bytes(1000));
     }
-    let slow = RadioConfig {
-        cell: Cell {
-            share: plain().cell.share / 2.0,
-            ..plain().cell
-        },
-        ..plain()
-    };
+    let mut slow = plain();
+    slow.cell.share /= 2.0;
     direction.change(ms(2), 0, StageConfig::from(slow)).unwrap();
     direction.restart(Time::from_micros(5_500), Duration::ZERO);
-    let departed: Vec<_> = std::iter::from_fn(|| direction.poll(ms(100)))
-        .map(|outcome| outcome.departed)
-        .collect();
+    let departed = std::iter::from_fn(|| direction.poll(ms(100)));
+    let departed: Vec<_> = departed.map(|outcome| outcome.departed).collect();
     // 1000 bytes in slot 1; 500 in slots 2 to 5; from 5.5 ms on slots begin at half milliseconds
     assert_eq!(departed[..2], [2, 4].map(ms));
     assert_eq!(departed[2], ms(6));

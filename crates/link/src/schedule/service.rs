@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
 use crate::bottleneck::BottleneckConfig;
 use crate::time::{Duration, Time};
-use crate::units::Share;
-use crate::units::{BitRate, Bytes, saturate};
+use crate::units::{BitRate, Bytes, Share, saturate};
 
 /// A server in front of a queue. The server holds one packet at a time, the head. It does not step through time: a gap
 /// of any length costs one search.

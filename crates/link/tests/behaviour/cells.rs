@@ -6,8 +6,8 @@ use cellbed_link::random::Random;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-use crate::arrivals::{MS, timestamps};
-use crate::driving::drain;
+use crate::arrivals::{MS, in_order, timestamps};
+use crate::driving::{delay, drain};
 
 /// A packet: arrival (ns), user, size.
 type Packet = (u64, usize, u64);
@@ -28,33 +28,33 @@ fn all_schedulers() -> [Scheduler; 5] {
     ]
 }
 
+/// Returns links whose users share a cell.
 fn links<P: Clone>(scheduler: Scheduler, slot: Duration, stages: &[Vec<StageConfig>]) -> Graph<P> {
-    shared(scheduler, slot, stages).unwrap()
+    let users = (0..stages.len()).map(|user| (Visit::always(user as u32), user));
+    graph(scheduler, slot, &[users.collect()], stages).unwrap()
 }
 
-fn shared<P: Clone>(
+/// Returns links in cells. cells: visits and link numbers of each cell.
+fn graph<P: Clone>(
     scheduler: Scheduler,
     slot: Duration,
+    cells: &[Vec<(Visit, usize)>],
     stages: &[Vec<StageConfig>],
 ) -> Result<Graph<P>, GraphError> {
     stages.iter().try_for_each(|it| cell::check_stages(it))?;
-    let users = (0..stages.len() as u32).map(Visit::always);
-    let config = CellConfig {
-        scheduler,
-        slot,
-        users: users.collect(),
+    let cell = |visits: &Vec<(Visit, usize)>| {
+        let (users, links) = visits.iter().copied().unzip();
+        let config = CellConfig {
+            scheduler,
+            slot,
+            users,
+        };
+        (config, links)
     };
-    graph(stages, vec![(config, (0..stages.len()).collect())])
-}
-
-fn graph<P: Clone>(
-    stages: &[Vec<StageConfig>],
-    cells: Vec<(CellConfig, Vec<usize>)>,
-) -> Result<Graph<P>, GraphError> {
     let config = GraphConfig {
         vertices: 1,
         directions: stages.iter().cloned().map(Into::into).collect(),
-        cells,
+        cells: cells.iter().map(cell).collect(),
     };
     Graph::new(config, Time::ZERO)
 }
@@ -97,11 +97,8 @@ fn alone(stages: &[Vec<StageConfig>], packets: &[Packet]) -> Ends {
 }
 
 fn bottleneck(schedule: Schedule, queue: Discipline) -> Vec<StageConfig> {
-    let delay = DelayConfig::Fixed(Duration::from_millis(7));
-    vec![
-        BottleneckConfig::new(schedule).with_queue(queue).into(),
-        delay.into(),
-    ]
+    let bottleneck = BottleneckConfig::new(schedule).with_queue(queue);
+    vec![bottleneck.into(), delay(7)]
 }
 
 fn constant(rate: u64) -> Vec<StageConfig> {
@@ -116,16 +113,10 @@ fn trace(millis: &[u64]) -> Vec<StageConfig> {
 /// Rates that change every 10 ms, from a seed; looped.
 fn varying(seed: u64) -> Vec<StageConfig> {
     let mut random = Random::new(Seed(seed));
-    let mut step = |index: u64| {
-        (
-            Duration::from_millis(10 * index),
-            BitRate(random.below(20_000_000)),
-        )
-    };
-    let steps: Vec<_> = (0..200u64).map(&mut step).collect();
-    let series = RateSeries::new(steps, Some(Duration::from_secs(2))).unwrap();
-    let offset = Duration::ZERO;
-    let series = Arc::new(series);
+    let starts = (0..200).map(|index| Duration::from_millis(10 * index));
+    let steps = starts.map(|start| (start, BitRate(random.below(20_000_000))));
+    let series = RateSeries::new(steps.collect(), Some(Duration::from_secs(2))).unwrap();
+    let (series, offset) = (Arc::new(series), Duration::ZERO);
     bottleneck(Schedule::Series { series, offset }, Discipline::Infinite)
 }
 
@@ -148,14 +139,9 @@ fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
     ];
     let radio = (any::<u64>(), any::<bool>()).prop_map(|(seed, up)| {
         let way = if up { Way::Uplink } else { Way::Downlink };
-        let config = Profile::LOWBAND_DRIVING.config(way);
-        vec![
-            RadioConfig {
-                seed: Seed(seed),
-                ..config
-            }
-            .into(),
-        ]
+        let mut config = Profile::LOWBAND_DRIVING.config(way);
+        config.seed = Seed(seed);
+        vec![config.into()]
     });
     prop_oneof![
         5 => (schedule, discipline).prop_map(|(schedule, queue)| bottleneck(schedule, queue)),
@@ -164,14 +150,13 @@ fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
 }
 
 fn any_packets(users: usize) -> impl Strategy<Value = Vec<Packet>> {
-    let packet = (0..8 * MS, 0..users, 40..3000u64);
-    prop::collection::vec(packet, 1..60).prop_map(|mut packets| {
-        let mut now = 0;
-        for packet in &mut packets {
-            now += packet.0;
-            packet.0 = now;
-        }
+    let packet = (0..8 * MS, (0..users, 40..3000u64));
+    let ordered = prop::collection::vec(packet, 1..60).prop_map(in_order);
+    ordered.prop_map(|packets| {
         packets
+            .into_iter()
+            .map(|(at, (user, size))| (at, user, size))
+            .collect()
     })
 }
 
@@ -180,14 +165,6 @@ fn any_scheduler() -> impl Strategy<Value = Scheduler> {
 }
 
 proptest! {
-    #[test]
-    fn one_user_has_the_link_without_a_cell(
-        stages in any_stages(), packets in any_packets(1), scheduler in any_scheduler()
-    ) {
-        let stages = [stages];
-        prop_assert_eq!(through(links(scheduler, SLOT, &stages), &packets), alone(&stages, &packets));
-    }
-
     #[test]
     fn users_that_never_meet_have_their_links_without_a_cell(
         one in any_stages(), other in any_stages(), packets in any_packets(2), scheduler in any_scheduler()
@@ -241,7 +218,7 @@ proptest! {
         let stages = vec![std::iter::once(gate).chain(stages).collect::<Vec<_>>()];
         // The user alternates between two cells.
         let cell = |parity| moves.iter().copied().skip(parity).step_by(2).map(|visit| (visit, 0)).collect();
-        let moving = moving(scheduler, &[cell(0), cell(1)], &stages);
+        let moving = graph(scheduler, SLOT, &[cell(0), cell(1)], &stages).unwrap();
         prop_assert_eq!(through(moving, &packets), alone(&stages, &packets));
     }
 
@@ -259,7 +236,8 @@ proptest! {
             let visits = moves.iter().copied().skip(parity).step_by(2).map(|visit| (visit, 0));
             visits.chain([(still, parity + 1)]).collect()
         };
-        let ends = through(moving(scheduler, &[cell(0), cell(1)], &stages), &packets);
+        let moving = graph(scheduler, SLOT, &[cell(0), cell(1)], &stages).unwrap();
+        let ends = through(moving, &packets);
         for (end, &(_, user, _)) in ends.iter().zip(&packets) {
             let handed_over = end.2 == Fate::Dropped(DropReason::Handover);
             prop_assert!(!handed_over || flush && user == 0);
@@ -313,24 +291,6 @@ fn half(millis: u64) -> Duration {
     Duration::from_micros(500 * millis)
 }
 
-/// Returns links in cells. cells: visits and link numbers of each cell.
-fn moving<P: Clone>(
-    scheduler: Scheduler,
-    cells: &[Vec<(Visit, usize)>],
-    stages: &[Vec<StageConfig>],
-) -> Graph<P> {
-    let cell = |visits: &Vec<(Visit, usize)>| {
-        let (users, links) = visits.iter().copied().unzip();
-        let config = CellConfig {
-            scheduler,
-            slot: SLOT,
-            users,
-        };
-        (config, links)
-    };
-    graph(stages, cells.iter().map(cell).collect()).unwrap()
-}
-
 /// Return the number of packets of each of three users that leave their queues after `from` ms and by `to`.
 fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usize> {
     let left = |user| {
@@ -341,24 +301,25 @@ fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usiz
     (0..3).map(left).collect()
 }
 
+/// Returns a user in each of two cells. A third one leaves the first cell in the middle of its slot, at 19.5 ms, and is
+/// in the second cell from 29.5 ms on.
+fn two_cells(flush: bool) -> Graph<usize> {
+    let (visits, gate) = handovers(39, &[(1000, 20)], flush);
+    let mut stages = vec![constant(12_000_000); 3];
+    stages[2].insert(0, gate);
+    let still = visit(0, None);
+    let cells = [0, 1].map(|cell| vec![(still, cell), (visits[cell], 2)]);
+    graph(Scheduler::RoundRobin {}, SLOT, &cells, &stages).unwrap()
+}
+
 #[test]
 fn a_handover_frees_slots_here_and_takes_them_there() {
-    // Three saturated users send a packet per slot. The last user leaves the first cell in the middle of its slot, at
-    // 19.5 ms, and is in the second cell from 29.5 ms on.
+    // Three saturated users send a packet per slot.
     for flush in [false, true] {
-        let (visits, gate) = handovers(39, &[(1000, 20)], flush);
-        let mut stages = vec![constant(12_000_000); 3];
-        stages[2].insert(0, gate);
-        let still = visit(0, None);
-        let cells = [
-            vec![(still, 0), (visits[0], 2)],
-            vec![(still, 1), (visits[1], 2)],
-        ];
         let mut packets = saturated(3, 60);
         // Two packets arrive during the interruption.
         packets.extend([(25 * MS, 2, 1500), (25 * MS, 2, 1500)]);
-        let links = moving(Scheduler::RoundRobin {}, &cells, &stages);
-        let ends = through(links, &packets);
+        let ends = through(two_cells(flush), &packets);
         assert_eq!(left_between(&ends, &packets, 0, 20), [10, 20, 9]);
         // The first user is alone in its cell at once.
         assert_eq!(left_between(&ends, &packets, 20, 30), [10, 10, 0]);
@@ -380,19 +341,11 @@ fn a_handover_frees_slots_here_and_takes_them_there() {
 
 #[test]
 fn a_restart_brings_users_back_to_their_first_cells() {
-    let (visits, gate) = handovers(39, &[(1000, 20)], false);
-    let mut stages = vec![constant(12_000_000); 3];
-    stages[2].insert(0, gate);
-    let still = visit(0, None);
-    let cells = [
-        vec![(still, 0), (visits[0], 2)],
-        vec![(still, 1), (visits[1], 2)],
-    ];
     let packets = saturated(3, 30);
-    let expected = through(moving(Scheduler::RoundRobin {}, &cells, &stages), &packets);
+    let expected = through(two_cells(false), &packets);
     // With the user in either cell, between both, and with a queue.
     for (now, zero) in [(5, 5), (25, 40), (50, 50), (200, 170)] {
-        let mut links = moving(Scheduler::RoundRobin {}, &cells, &stages);
+        let mut links = two_cells(false);
         let (now, zero) = (Time::from_millis(now), Time::from_millis(zero));
         assert!(links.poll(now).is_none());
         links.restart(now, zero, Duration::ZERO);
@@ -440,31 +393,6 @@ fn fair(window: Duration) -> Scheduler {
 }
 
 #[test]
-fn saturated_users_with_equal_channels_get_equal_shares() {
-    let packets = saturated(7, 300);
-    let window = Duration::from_millis(100);
-    for scheduler in [Scheduler::RoundRobin {}, fair(window)] {
-        for stages in [constant(12_000_000), trace(&[1, 2, 3, 4])] {
-            // 1500 bytes a slot.
-            let ends = through(links(scheduler, SLOT, &vec![stages; 7]), &packets);
-            for millis in [50, 501, 1002, 2000] {
-                let bytes = carried(&ends, &packets, 7, Time::from_nanos(millis * MS + 1));
-                let most = bytes.iter().max().unwrap();
-                assert!(
-                    bytes.iter().all(|it| it + 1500 >= *most),
-                    "{scheduler:?}: {bytes:?}"
-                );
-                let total = bytes.iter().sum::<u64>();
-                assert!(
-                    total.abs_diff(millis * 1500) <= 1500,
-                    "{total} {millis} {bytes:?}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
 fn one_slot_serves_one_user_until_its_queue_is_empty() {
     let packets = saturated(3, 100);
     let stages = vec![constant(60_000_000); 3]; // five packets in a slot
@@ -489,27 +417,6 @@ fn small_slots_of_a_slow_link_lose_nothing() {
 }
 
 #[test]
-fn served_time_adds_up_to_the_busy_time() {
-    let mut cell = links(
-        Scheduler::RoundRobin {},
-        SLOT,
-        &vec![constant(12_000_000); 4],
-    );
-    for (number, &(_, user, size)) in saturated(4, 10).iter().enumerate() {
-        cell.accept(Time::ZERO, user, number, Bytes(size));
-    }
-    while let Some(event) = cell.next_event() {
-        while cell.poll(event).is_some() {}
-    }
-    cell.accept(Time::from_millis(100), 2, 0, Bytes(3000));
-    while let Some(event) = cell.next_event() {
-        while cell.poll(event).is_some() {}
-    }
-    let served: Vec<Duration> = cell.served(0).collect();
-    assert_eq!(served, [10, 10, 12, 10].map(Duration::from_millis));
-}
-
-#[test]
 fn more_opportunism_carries_more() {
     let users = 8;
     let stages: Vec<_> = (0..users as u64).map(varying).collect();
@@ -520,27 +427,17 @@ fn more_opportunism_carries_more() {
         carried(&ends, &packets, users, until)
     };
     let window = Duration::from_millis(200);
-    let [fair, proportional, greedy] = [
+    let kinds = [
         Scheduler::RoundRobin {},
         fair(window),
         Scheduler::MaxRate {},
-    ]
-    .map(total);
+    ];
+    let found @ [fair, proportional, greedy] = &kinds.map(total);
     let sum = |bytes: &[u64]| bytes.iter().sum::<u64>();
-    assert!(
-        sum(&greedy) > sum(&proportional),
-        "{greedy:?} {proportional:?}"
-    );
-    assert!(
-        sum(&proportional) * 10 > sum(&fair) * 13,
-        "{proportional:?} {fair:?}"
-    );
-    assert!(
-        proportional
-            .iter()
-            .zip(&fair)
-            .all(|(one, other)| one > other)
-    );
+    assert!(sum(greedy) > sum(proportional), "{found:?}");
+    assert!(sum(proportional) * 10 > sum(fair) * 13, "{found:?}");
+    let mut pairs = proportional.iter().zip(fair);
+    assert!(pairs.all(|(one, other)| one > other), "{found:?}");
 }
 
 #[test]
@@ -560,31 +457,6 @@ fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
         delayed += usize::from(shared[index].0 > alone[index].0);
     }
     assert!(delayed > 50);
-}
-
-#[test]
-fn the_shortest_flow_finishes_first() {
-    let stages = vec![constant(12_000_000); 3];
-    let finish = |to_come: [Option<Bytes>; 3]| {
-        let mut cell = links(Scheduler::ShortestRemaining {}, SLOT, &stages);
-        for (user, packets) in [20, 5, 10].into_iter().enumerate() {
-            for packet in 0..packets {
-                let tag = Tag::default();
-                cell.accept_tagged(Time::ZERO, user, packet, Bytes(1500), tag, to_come[user]);
-            }
-        }
-        let mut last = [Time::ZERO; 3];
-        while let Some(event) = cell.next_event() {
-            while let Some((user, outcome)) = cell.poll(event) {
-                last[user] = outcome.released;
-            }
-        }
-        last
-    };
-    // User 0 begins: its packets came first.
-    let known = [None, Some(Bytes(60_000)), None];
-    assert_eq!(finish([None; 3]), [35, 6, 16].map(Time::from_millis));
-    assert_eq!(finish(known)[2], Time::from_millis(11));
 }
 
 #[test]
@@ -649,20 +521,12 @@ fn fair_schedulers_share_the_processor() {
 
 #[test]
 fn radio_links_share_a_cell() {
-    let stages: Vec<Vec<StageConfig>> = (1..4)
-        .map(|device| {
-            let config = Profile::LOWBAND_GOOD.config(Way::Downlink);
-            let queue = Discipline::Infinite;
-            vec![
-                RadioConfig {
-                    device,
-                    queue,
-                    ..config
-                }
-                .into(),
-            ]
-        })
-        .collect();
+    let user = |device| {
+        let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+        (config.device, config.queue) = (device, Discipline::Infinite);
+        vec![StageConfig::from(config)]
+    };
+    let stages: Vec<_> = (1..4).map(user).collect();
     let packets = saturated(3, 20_000);
     let until = Time::from_millis(500);
     let alone = carried(&alone(&stages, &packets), &packets, 3, until);
@@ -678,29 +542,38 @@ fn radio_links_share_a_cell() {
 
 #[test]
 fn what_cannot_share_a_cell_is_refused() {
-    let late: Vec<_> = constant(1).into_iter().rev().collect();
+    let late = constant(1).into_iter().rev().collect();
     let robin = Scheduler::RoundRobin {};
     let short = Duration::from_micros(9);
-    for (scheduler, slot, stages, words) in [
-        (robin, SLOT, None, "at least one user"),
-        (robin, SLOT, Some(vec![]), "needs a bottleneck"),
-        (robin, SLOT, Some(late), "before delays"),
-        (robin, short, Some(constant(1)), "too short"),
+    let always = visit(0, None);
+    for (scheduler, slot, visit, stages, words) in [
+        (robin, SLOT, None, vec![], "at least one user"),
+        (
+            robin,
+            SLOT,
+            Some(always),
+            vec![vec![]],
+            "needs a bottleneck",
+        ),
+        (robin, SLOT, Some(always), vec![late], "before delays"),
+        (robin, short, Some(always), vec![constant(1)], "too short"),
         (
             fair(Duration::ZERO),
             SLOT,
-            Some(constant(1)),
+            Some(always),
+            vec![constant(1)],
             "longer than 0",
         ),
+        (
+            robin,
+            SLOT,
+            Some(visit(5, Some(5))),
+            vec![constant(1)],
+            "after it enters",
+        ),
     ] {
-        let stages: Vec<_> = stages.into_iter().collect();
-        let refused = shared::<()>(scheduler, slot, &stages).unwrap_err();
+        let users = visit.into_iter().map(|visit| (visit, 0)).collect();
+        let refused = graph::<()>(scheduler, slot, &[users], &stages).unwrap_err();
         assert!(refused.to_string().contains(words), "{refused}");
     }
-    let backwards = CellConfig {
-        scheduler: robin,
-        slot: SLOT,
-        users: vec![visit(5, Some(5))],
-    };
-    assert!(backwards.check().is_err());
 }

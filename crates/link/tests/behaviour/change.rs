@@ -1,14 +1,10 @@
-//! Stages that change while packets are in them.
+//! Stages that change, and directions that start anew, while packets are in them.
 
 use std::sync::Arc;
 
 use cellbed_link::*;
 
-use crate::driving::{self, ms, span};
-
-fn constant(megabits: u64) -> BottleneckConfig {
-    BottleneckConfig::new(Schedule::Constant(BitRate(megabits * 1_000_000)))
-}
+use crate::driving::{self, constant, delay, departures, ms, span};
 
 /// Takes the outcomes: packet, time and fate.
 fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<(P, Time, Fate)> {
@@ -28,11 +24,10 @@ fn what_was_sent_of_a_packet_stays_sent() {
     for packet in 0..4 {
         direction.accept(ms(0), packet, MTU);
     }
-    let departures: Vec<_> = drain(&mut direction)
-        .iter()
-        .map(|outcome| outcome.1)
-        .collect();
-    assert_eq!(departures, [1000, 2000, 3500, 5500].map(Time::from_micros));
+    assert_eq!(
+        departures(&mut direction),
+        [1000, 2000, 3500, 5500].map(Time::from_micros)
+    );
 }
 
 #[test]
@@ -63,17 +58,13 @@ fn schedules_of_all_kinds_take_over_from_each_other() {
     for packet in 0..9 {
         direction.accept(ms(0), packet, MTU);
     }
-    let departures: Vec<_> = drain(&mut direction)
-        .iter()
-        .map(|outcome| outcome.1)
-        .collect();
     // At 1.5 ms a packet is half sent. Each opportunity of the trace takes the rest of a packet and half of the next;
     // the series takes the remaining half at 25.5 ms. The bucket is empty and smaller than a packet: each packet leaves
     // at once and leaves a debt.
     let expected = [
         1000, 10_000, 20_000, 26_000, 27_000, 27_500, 28_000, 29_000, 29_500,
     ];
-    assert_eq!(departures, expected.map(Time::from_micros));
+    assert_eq!(departures(&mut direction), expected.map(Time::from_micros));
 }
 
 #[test]
@@ -101,18 +92,13 @@ fn a_smaller_limit_drops_what_has_no_room() {
 
 #[test]
 fn a_shorter_delay_does_not_let_packets_overtake() {
-    let delay = |millis| StageConfig::from(DelayConfig::Fixed(span(millis)));
     let mut direction = Direction::new(vec![delay(100)], Time::ZERO);
     direction.change(ms(50), 0, delay(1)).unwrap();
     direction.accept(ms(49), 'a', MTU);
     assert_eq!(direction.next_event(), Some(ms(149)));
     direction.accept(ms(50), 'b', MTU);
     direction.accept(ms(200), 'c', MTU);
-    let departures: Vec<_> = drain(&mut direction)
-        .iter()
-        .map(|outcome| outcome.1)
-        .collect();
-    assert_eq!(departures, [149, 149, 201].map(ms));
+    assert_eq!(departures(&mut direction), [149, 149, 201].map(ms));
 }
 
 #[test]
@@ -130,11 +116,9 @@ fn changes_known_beforehand_follow_every_start() {
         for packet in 0..4 {
             direction.accept(ms(zero), packet, MTU);
         }
-        let since: Vec<_> = drain(&mut direction)
-            .iter()
-            .map(|outcome| (outcome.1 - ms(zero)).as_nanos() / 1000)
-            .collect();
-        assert_eq!(since, [1000, 2000, 2500, 3000]);
+        let expected =
+            [1000, 2000, 2500, 3000].map(|micros| ms(zero) + Duration::from_micros(micros));
+        assert_eq!(departures(&mut direction), expected);
     }
 }
 
@@ -153,9 +137,8 @@ fn the_meter_s_capacity_follows() {
 #[test]
 fn a_change_to_what_is_not_there_is_refused() {
     let mut direction: Direction<()> = Direction::new(vec![constant(12).into()], Time::ZERO);
-    let delay = StageConfig::from(DelayConfig::Fixed(span(1)));
     let mut refusal = |stage| {
-        let refused = direction.change(ms(0), stage, delay.clone());
+        let refused = direction.change(ms(0), stage, delay(1));
         refused.unwrap_err().to_string()
     };
     assert!(refusal(0).starts_with("stage 0 is of another kind"));
@@ -164,16 +147,11 @@ fn a_change_to_what_is_not_there_is_refused() {
 
 #[test]
 fn a_doubled_packet_is_told_of_before_it_comes_twice() {
-    let always = Probability::new(1.0).unwrap();
     let double = DuplicationConfig {
-        probability: always,
+        probability: driving::probability(1.0),
         seed: Seed(1),
     };
-    let stages = vec![
-        constant(12).into(),
-        double.into(),
-        DelayConfig::Fixed(span(5)).into(),
-    ];
+    let stages = vec![constant(12).into(), double.into(), delay(5)];
     let mut direction = Direction::new(stages, Time::ZERO);
     direction.accept(ms(0), 'a', MTU);
     assert_eq!(
@@ -185,4 +163,61 @@ fn a_doubled_packet_is_told_of_before_it_comes_twice() {
         ]
     );
     assert_eq!(direction.held(), QueueLevel::default());
+}
+
+/// Returns a direction with an opportunity every `millis` ms.
+fn looped(millis: u64) -> Direction<char> {
+    let trace = Arc::new(Trace::from_millis([millis]).unwrap());
+    let bottleneck = BottleneckConfig::new(Schedule::looped(trace));
+    Direction::new(vec![bottleneck.into()], Time::ZERO)
+}
+
+#[test]
+fn time_does_not_run_backwards() {
+    let mut direction = Direction::new(vec![delay(1)], Time::ZERO);
+    direction.accept(ms(5), 'a', Bytes(40));
+    direction.accept(ms(3), 'b', Bytes(40));
+    assert_eq!(departures(&mut direction), [ms(6), ms(6)]);
+}
+
+#[test]
+fn a_restart_in_the_future_leaves_the_present_as_it_is() {
+    let mut direction = looped(10); // 10, 20, …
+    direction.restart(ms(25), Duration::ZERO); // then 35, 45, …
+    for (arrival, packet) in [(0, 'a'), (11, 'b'), (21, 'c'), (22, 'd')] {
+        direction.accept(ms(arrival), packet, MTU);
+    }
+    assert_eq!(departures(&mut direction), [10, 20, 35, 45].map(ms));
+}
+
+#[test]
+fn a_restart_in_the_past_is_where_it_would_be() {
+    let mut direction = looped(10);
+    direction.accept(ms(21), 'a', MTU);
+    direction.restart(ms(5), Duration::from_millis(4)); // from 4 ms on at 5: 11, 21, 31, …
+    direction.accept(ms(22), 'b', MTU);
+    // The opportunity at 21 ms has not passed when `a` is there.
+    assert_eq!(departures(&mut direction), [21, 31].map(ms));
+}
+
+#[test]
+fn a_restart_wakes_a_queue_that_the_old_schedule_never_served() {
+    let trace = Arc::new(Trace::from_millis([5]).unwrap());
+    let once = BottleneckConfig::new(Schedule::once(trace));
+    let mut direction = Direction::new(vec![once.into()], Time::ZERO);
+    direction.accept(ms(6), 'a', MTU);
+    assert_eq!(direction.next_event(), None);
+    direction.restart(ms(50), Duration::ZERO);
+    assert_eq!(departures(&mut direction), [ms(55)]);
+}
+
+#[test]
+fn what_was_sent_before_a_restart_stays_sent() {
+    let mut direction = looped(10);
+    direction.accept(ms(0), 'a', Bytes(4000));
+    direction.restart(ms(15), Duration::ZERO); // 1500 bytes have left, the rest takes 25 and 35 ms
+    direction.poll(ms(16));
+    assert_eq!(direction.next_event(), Some(ms(35)));
+    direction.restart(ms(16), Duration::from_millis(9)); // from 9 ms on: 17, 27, …
+    assert_eq!(departures(&mut direction), [ms(27)]);
 }

@@ -5,15 +5,7 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-use crate::driving::drain;
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn at(millis: u64) -> Time {
-    Time::from_millis(millis)
-}
+use crate::driving::{drain, ms as at, span as ms};
 
 fn shift(millis: f64) -> Shift {
     Shift::from_nanos((millis * 1e6) as i64)

@@ -51,22 +51,9 @@ fn a_busy_looped_trace_is_the_same_in_every_period() {
     // The opportunity at 0 is offered once: the end of a period is the beginning of the next.
     let offered = (0u128..).flat_map(|cycle| {
         let stamps = millis.iter().map(|&at| u128::from(at));
-        let now: Vec<u128> = stamps.map(|at| (cycle * 12_799 + at) * 1_000_000).collect();
-        now
+        stamps.map(move |at| (cycle * 12_799 + at) * 1_000_000)
     });
     assert_equal(&departures, offered);
-
-    let period = Duration::from_millis(12_799);
-    let count = millis.len();
-    let whole = departures.len() / count * count;
-    let cycles = (departures.len() / count - 2) as u64;
-    let shift = Duration::from_nanos(cycles * period.as_nanos());
-    for index in 0..count {
-        assert_eq!(
-            departures[count + index] + shift,
-            departures[whole - count + index]
-        );
-    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Driver of a direction, and times.
+//! Driver of a direction, times, and stages.
 
 use cellbed_link::*;
 
@@ -8,6 +8,19 @@ pub fn ms(millis: u64) -> Time {
 
 pub fn span(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+pub fn probability(value: f64) -> Probability {
+    Probability::new(value).unwrap()
+}
+
+/// A bottleneck of a constant rate.
+pub fn constant(megabits: u64) -> BottleneckConfig {
+    BottleneckConfig::new(Schedule::Constant(BitRate(megabits * 1_000_000)))
+}
+
+pub fn delay(millis: u64) -> StageConfig {
+    DelayConfig::Fixed(span(millis)).into()
 }
 
 /// Visits every event up to `until`, and takes the outcomes.
@@ -34,6 +47,12 @@ pub fn drain<P: Clone>(direction: &mut Direction<P>) -> Vec<Outcome<P>> {
         outcomes.extend(std::iter::from_fn(|| direction.poll(event)));
     }
     outcomes
+}
+
+/// Returns the departures of all remaining outcomes.
+pub fn departures<P: Clone>(direction: &mut Direction<P>) -> Vec<Time> {
+    let outcomes = drain(direction).into_iter();
+    outcomes.map(|outcome| outcome.departed).collect()
 }
 
 /// Makes calls of all kinds with any values at any times (ns), in any order: none must panic.

@@ -23,27 +23,17 @@ fn schedule() -> impl Strategy<Value = Schedule> {
             offset: span(offset),
         });
     let rate = || prop_oneof![1 => Just(0), 9 => 100_000..50_000_000u64].prop_map(BitRate);
-    let series = (
-        prop::collection::vec((1..50 * MS, rate()), 1..8),
-        prop::option::of(1..30 * MS),
-        0..300 * MS,
-    )
-        .prop_map(|(steps, tail, offset)| {
-            let mut end = 0;
-            let steps: Vec<_> = steps
-                .into_iter()
-                .enumerate()
-                .map(|(index, (wait, rate))| {
-                    end += if index == 0 { 0 } else { wait };
-                    (span(end), rate)
-                })
-                .collect();
-            let series = RateSeries::new(steps, tail.map(|tail| span(end + tail))).unwrap();
-            Schedule::Series {
-                series: Arc::new(series),
-                offset: span(offset),
-            }
-        });
+    let steps = prop::collection::vec((1..50 * MS, rate()), 1..8).prop_map(in_order);
+    let series = (steps, prop::option::of(1..30 * MS), 0..300 * MS);
+    let series = series.prop_map(|(steps, tail, offset)| {
+        let (first, last) = (steps[0].0, steps[steps.len() - 1].0);
+        let steps = steps.into_iter().map(|(at, rate)| (span(at - first), rate));
+        let period = tail.map(|tail| span(last - first + tail));
+        Schedule::Series {
+            series: Arc::new(RateSeries::new(steps.collect(), period).unwrap()),
+            offset: span(offset),
+        }
+    });
     prop_oneof![
         3 => trace,
         2 => series,
@@ -82,67 +72,19 @@ fn quick(
     discipline: Discipline,
     (limit, [first, second, third], number): (Limit, [bool; 3], u64),
 ) -> Discipline {
-    let seed = Seed(number);
-    match discipline {
-        Discipline::DropTail(_) => Discipline::DropTail(limit),
-        Discipline::DropHead(_) => Discipline::DropHead(limit),
-        Discipline::CoDel(_) => Discipline::CoDel(CoDelConfig {
-            target: span(MS),
-            interval: span(10 * MS),
-            ecn: first,
-            limit,
-        }),
-        Discipline::FqCoDel(default) => Discipline::FqCoDel(FqCoDelConfig {
-            flows: 1 + (number % 5) as u16,
-            limit,
-            target: span(MS),
-            interval: span(10 * MS),
-            ecn: false,
-            ..default
-        }),
-        Discipline::Pie(_) => Discipline::Pie(PieConfig {
-            target: span(2 * MS),
-            update: span(2 * MS),
-            alpha: 12.5,
-            beta: 125.0,
-            burst: span(5 * MS),
-            ecn: first,
-            limit,
-            seed,
-        }),
-        Discipline::Red(default) => Discipline::Red(RedConfig {
-            minimum: Bytes(3000),
-            maximum: Bytes(12_000),
-            weight: Some(0.2),
-            gentle: first,
-            adaptive: second,
-            ecn: third,
-            limit,
-            seed,
-            ..default
-        }),
-        Discipline::DualPi2(default) => Discipline::DualPi2(DualPi2Config {
-            target: span(MS),
-            update: span(2 * MS),
-            alpha: 16.0,
-            beta: 320.0,
-            classic_share: (number % 100) as u8,
-            limit,
-            ..default
-        }),
-        Discipline::MahimahiCoDel(_) => Discipline::MahimahiCoDel(MahimahiCoDelConfig {
-            target: span(MS),
-            interval: span(10 * MS),
-            limit,
-        }),
-        Discipline::MahimahiPie(_) => Discipline::MahimahiPie(MahimahiPieConfig {
-            target: span(2 * MS),
-            burst: span(5 * MS),
-            limit,
-            seed,
-        }),
-        other => other,
+    let parameters = serde_json::json!({
+        "target_ns": MS, "interval_ns": 10 * MS, "update_ns": 2 * MS, "burst_ns": 5 * MS, "alpha": 16.0, "beta": 200.0,
+        "qdelay_ref_ns": 2 * MS, "max_burst_ns": 5 * MS, "minimum_bytes": 3000, "maximum_bytes": 12_000, "weight": 0.2,
+        "gentle": first, "adaptive": second, "ecn": third, "classic_share": number % 100, "flows": 1 + number % 5,
+        "packets": limit.packets, "bytes": limit.bytes, "seed": number,
+    });
+    let mut table = serde_json::to_value(discipline).unwrap();
+    for (key, value) in table.as_object_mut().unwrap() {
+        if let Some(chosen) = parameters.get(key) {
+            *value = chosen.clone();
+        }
     }
+    serde_json::from_value(table).unwrap()
 }
 
 /// Disciplines without overtaking.
@@ -170,81 +112,65 @@ fn probability(range: std::ops::Range<f64>) -> impl Strategy<Value = Probability
 }
 
 fn loss() -> impl Strategy<Value = StageConfig> {
-    let spell = || (0..30 * MS).prop_map(span);
     let p = || probability(0.0..0.5);
-    let config = prop_oneof![
-        (p(), any::<u64>()).prop_map(|(probability, seed)| LossConfig::Independent {
-            probability,
-            seed: Seed(seed)
-        }),
-        (p(), p(), p(), p(), any::<u64>()).prop_map(
-            |(to_bad, to_good, loss_good, loss_bad, seed)| {
-                LossConfig::GilbertElliott {
-                    to_bad,
-                    to_good,
-                    loss_good,
-                    loss_bad,
-                    seed: Seed(seed),
-                }
-            }
-        ),
-        (spell(), spell(), any::<bool>(), any::<u64>()).prop_map(|(on, off, exponential, seed)| {
-            LossConfig::OnOff {
+    let spells = (0..30 * MS, 0..30 * MS, any::<bool>());
+    let steps = prop::collection::btree_map(0..100 * MS, p(), 1..5);
+    let parameters = ([p(), p(), p(), p()], spells, steps, any::<u64>());
+    (0..4, parameters).prop_map(|(kind, (chances, (on, off, exponential), steps, seed))| {
+        let ([to_bad, to_good, loss_good, loss_bad], seed) = (chances, Seed(seed));
+        let (on, off, probability) = (span(on), span(off), to_bad);
+        let steps = steps
+            .into_iter()
+            .map(|(at, probability)| (span(at), probability));
+        let series = Arc::new(LossSeries::new(steps.collect()).unwrap());
+        let config = match kind {
+            0 => LossConfig::Independent { probability, seed },
+            1 => LossConfig::GilbertElliott {
+                to_bad,
+                to_good,
+                loss_good,
+                loss_bad,
+                seed,
+            },
+            2 => LossConfig::OnOff {
                 on,
                 off,
                 exponential,
-                seed: Seed(seed),
-            }
-        }),
-        (
-            prop::collection::btree_map(0..100 * MS, p(), 1..5),
-            any::<u64>()
-        )
-            .prop_map(|(steps, seed)| {
-                let steps = steps
-                    .into_iter()
-                    .map(|(at, probability)| (span(at), probability))
-                    .collect();
-                LossConfig::Series {
-                    series: Arc::new(LossSeries::new(steps).unwrap()),
-                    seed: Seed(seed),
-                }
-            }),
-    ];
-    config.prop_map(StageConfig::from)
+                seed,
+            },
+            _ => LossConfig::Series { series, seed },
+        };
+        config.into()
+    })
 }
 
 fn delay(may_reorder: bool) -> impl Strategy<Value = StageConfig> {
-    let distribution =
-        (0..30 * MS, 0..20 * MS, 0..4u8).prop_map(|(mean, width, kind)| match kind {
-            0 => Distribution::Uniform {
-                mean: span(mean),
-                spread: span(width),
-            },
-            1 => Distribution::Normal {
-                mean: span(mean),
-                deviation: span(width),
-            },
-            2 => Distribution::Pareto {
-                mean: span(mean),
-                deviation: span(width),
-            },
-            _ => Distribution::empirical(vec![span(mean), span(width)]).unwrap(),
-        });
     let random = (
-        distribution,
+        [0..30 * MS, 0..20 * MS],
+        0..4,
         probability(0.0..1.0),
         any::<bool>(),
         any::<u64>(),
-    )
-        .prop_map(move |(distribution, correlation, reorder, seed)| {
-            DelayConfig::Random(RandomDelay {
-                distribution,
-                correlation,
-                reorder: reorder && may_reorder,
-                seed: Seed(seed),
-            })
-        });
+    );
+    let random = random.prop_map(move |([mean, width], kind, correlation, reorder, seed)| {
+        let (mean, deviation) = (span(mean), span(width));
+        let distribution = match kind {
+            0 => Distribution::Uniform {
+                mean,
+                spread: deviation,
+            },
+            1 => Distribution::Normal { mean, deviation },
+            2 => Distribution::Pareto { mean, deviation },
+            _ => Distribution::empirical(vec![mean, deviation]).unwrap(),
+        };
+        let reorder = reorder && may_reorder;
+        DelayConfig::Random(RandomDelay {
+            distribution,
+            correlation,
+            reorder,
+            seed: Seed(seed),
+        })
+    });
     let series = prop::collection::btree_map(0..300 * MS, 0..50 * MS, 1..10).prop_map(|points| {
         let points = points
             .into_iter()
@@ -260,18 +186,13 @@ fn delay(may_reorder: bool) -> impl Strategy<Value = StageConfig> {
 }
 
 fn damage() -> impl Strategy<Value = StageConfig> {
-    prop_oneof![
-        (probability(0.0..0.5), any::<u64>()).prop_map(|(probability, seed)| DuplicationConfig {
-            probability,
-            seed: Seed(seed)
+    (probability(0.0..0.5), any::<u64>(), any::<bool>()).prop_map(|(probability, seed, doubles)| {
+        let seed = Seed(seed);
+        match doubles {
+            true => DuplicationConfig { probability, seed }.into(),
+            false => CorruptionConfig { probability, seed }.into(),
         }
-        .into()),
-        (probability(0.0..0.5), any::<u64>()).prop_map(|(probability, seed)| CorruptionConfig {
-            probability,
-            seed: Seed(seed)
-        }
-        .into()),
-    ]
+    })
 }
 
 fn gate() -> impl Strategy<Value = StageConfig> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-use crate::arrivals::MS;
+use crate::arrivals::{MS, in_order};
 
 fn direction(millis: &[u64], queue: Discipline) -> Direction<usize> {
     let trace = Arc::new(Trace::from_millis(millis.iter().copied()).unwrap());
@@ -106,21 +106,15 @@ proptest! {
 
     #[test]
     fn departures_are_the_original_s(
-        steps in prop::collection::vec(prop_oneof![3 => Just(0), 6 => 1..4u64, 1 => 1..60u64], 1..30),
+        steps in prop::collection::vec((prop_oneof![3 => Just(0), 6 => 1..4u64, 1 => 1..60u64], Just(())), 1..30),
         packets in prop::collection::vec((prop_oneof![3 => Just(0), 3 => 0..MS, 3 => 0..6 * MS, 1 => 0..90 * MS], prop_oneof![Just(1500), 20..200u64, 20..=1500u64]), 1..80),
         limit in (prop::option::of(1..6u64), prop::option::of(1504..9000u64)),
         drop_head: bool,
     ) {
-        let mut stamp = 1;
-        let schedule: Vec<u64> = steps.into_iter().map(|step| { stamp += step; stamp }).collect();
-        let mut now = 0;
-        let packets: Vec<(u64, u64)> = packets.into_iter().map(|(wait, size)| { now += wait; (now, size) }).collect();
-        let (most_packets, most_bytes) = (limit.0.map(Packets), limit.1.map(Bytes));
-        let queue = if drop_head {
-            Discipline::DropHead(Limit { packets: most_packets, bytes: most_bytes })
-        } else {
-            Discipline::DropTail(Limit { packets: most_packets, bytes: most_bytes })
-        };
+        let schedule: Vec<u64> = in_order(steps).into_iter().map(|(stamp, ())| 1 + stamp).collect();
+        let packets = in_order(packets);
+        let most = Limit { packets: limit.0.map(Packets), bytes: limit.1.map(Bytes) };
+        let queue = if drop_head { Discipline::DropHead(most) } else { Discipline::DropTail(most) };
         let expected = reference(&schedule, limit, drop_head, &packets);
         prop_assert_eq!(ends(direction(&schedule, queue), &packets), expected);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cellbed_link::*;
 use proptest::prelude::*;
 
-use crate::arrivals::MS;
+use crate::arrivals::{MS, in_order, timestamps};
 
 const WIDTH: u64 = 10 * MS;
 
@@ -19,30 +19,15 @@ struct Run {
 
 fn run() -> impl Strategy<Value = Run> {
     let wait = prop_oneof![4 => Just(0), 4 => 0..3 * MS, 1 => 0..400 * MS];
-    let packet = (wait, 1..3000u64, any::<bool>());
-    let steps = prop::collection::vec(0..6u64, 1..30);
-    (steps, 0..20 * MS, prop::collection::vec(packet, 1..60)).prop_map(|(steps, zero, packets)| {
-        let mut stamp = 1;
-        let millis = steps
+    let packet = (wait, (1..3000u64, any::<bool>()));
+    let packets = prop::collection::vec(packet, 1..60).prop_map(in_order);
+    (timestamps(), 0..20 * MS, packets).prop_map(|(millis, zero, packets)| Run {
+        millis,
+        zero,
+        packets: packets
             .into_iter()
-            .map(|step| {
-                stamp += step;
-                stamp
-            })
-            .collect();
-        let mut now = zero;
-        let packets = packets
-            .into_iter()
-            .map(|(wait, size, take)| {
-                now += wait;
-                (now, size, take)
-            })
-            .collect();
-        Run {
-            millis,
-            zero,
-            packets,
-        }
+            .map(|(at, (size, take))| (zero + at, size, take))
+            .collect(),
     })
 }
 

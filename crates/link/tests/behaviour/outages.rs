@@ -6,7 +6,7 @@ use cellbed_link::*;
 use proptest::prelude::*;
 
 use crate::arrivals::{MS, in_order, timestamps, waits};
-use crate::driving::{drain, ms, span};
+use crate::driving::{constant, delay, departures, drain, ms, span};
 
 fn gate(outages: &[(u64, u64)]) -> StageConfig {
     let outages = outages.iter().map(|&(at, of)| (span(at), span(of)));
@@ -64,7 +64,7 @@ proptest! {
     fn a_constant_rate_continues_after_an_outage_where_it_stopped(outages in outages(), packets in packets()) {
         // A byte takes a whole µs: no outage splits a byte.
         let packets: Vec<_> = packets.into_iter().map(|(at, size)| (at / 1000 * 1000, size)).collect();
-        let bottleneck = StageConfig::from(BottleneckConfig::new(Schedule::Constant(BitRate(8_000_000))));
+        let bottleneck = StageConfig::from(constant(8));
         let gated = run(vec![gate(&outages), bottleneck.clone()], &packets);
         let joined: Vec<_> = packets.iter().map(|&(at, size)| (without(&outages, at), size)).collect();
         for (with, plain) in gated.iter().zip(run(vec![bottleneck], &joined)) {
@@ -123,8 +123,7 @@ proptest! {
 
     #[test]
     fn what_is_offered_is_without_the_outages(outages in outages(), packets in packets()) {
-        let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(8_000_000)));
-        let mut link = Direction::new(vec![gate(&outages), bottleneck.into()], Time::ZERO).with_meter();
+        let mut link = Direction::new(vec![gate(&outages), constant(8).into()], Time::ZERO).with_meter();
         for &(at, size) in &packets {
             link.accept(Time::from_nanos(at), (), Bytes(size));
         }
@@ -168,41 +167,30 @@ fn a_recording_of_two_workloads_sends_nothing_during_an_outage() {
         idle: span(10),
         ..WorkloadDependentConfig::new(light, heavy)
     };
+    let is_outside = |it: &Outcome<usize>| !is_inside(&[(1000, 500)], it.departed);
     let outcomes = flood(config.clone().into(), &[(1000, 500)]);
     assert_eq!(outcomes.len(), 3000);
-    assert!(
-        outcomes
-            .iter()
-            .all(|it| !is_inside(&[(1000, 500)], it.departed))
-    );
+    assert!(outcomes.iter().all(is_outside));
     assert!(outcomes.iter().any(|it| it.departed == ms(1500)));
     // Single packets, some during the outage; each is an activation.
     let packets: Vec<_> = (0..60).map(|at| (at * 50 * MS, 1400)).collect();
     let outcomes = run(vec![gate(&[(1000, 500)]), config.into()], &packets);
     assert_eq!(outcomes.len(), 60);
-    assert!(
-        outcomes
-            .iter()
-            .all(|it| !is_inside(&[(1000, 500)], it.departed))
-    );
+    assert!(outcomes.iter().all(is_outside));
 }
 
 #[test]
 fn a_change_while_the_link_is_down_is_in_force_when_it_is_up() {
-    let constant = |megabits: u64| {
-        let schedule = Schedule::Constant(BitRate(megabits * 1_000_000));
-        StageConfig::from(BottleneckConfig::new(schedule))
-    };
-    let mut link = Direction::new(vec![down(false), constant(12)], Time::ZERO);
+    let mut link = Direction::new(vec![down(false), constant(12).into()], Time::ZERO);
     for packet in 0..3 {
         link.accept(ms(0), packet, MTU); // 1 ms each
     }
     link.change(Time::from_micros(1500), 0, down(true)).unwrap();
-    link.change(ms(4), 1, constant(6)).unwrap();
+    link.change(ms(4), 1, constant(6).into()).unwrap();
     link.change(ms(10), 0, down(false)).unwrap();
-    let left: Vec<_> = drain(&mut link).iter().map(|it| it.departed).collect();
     // Half of the second packet was sent before, at 12 Mbit/s.
-    assert_eq!(left, [1000, 11_000, 13_000].map(Time::from_micros));
+    let expected = [1000, 11_000, 13_000].map(Time::from_micros);
+    assert_eq!(departures(&mut link), expected);
     assert_eq!(link.in_force(), [InForce::Called; 2]);
 }
 
@@ -233,34 +221,23 @@ fn outages_continue_behind_what_was_down_and_begin_anew_with_a_start() {
 
 #[test]
 fn without_a_queue_packets_are_lost() {
-    let delay = DelayConfig::Fixed(span(5)).into();
-    let fates: Vec<_> = run(
-        vec![gate(&[(10, 10)]), delay],
-        &[(9 * MS, 100), (10 * MS, 100), (20 * MS, 100)],
-    )
-    .iter()
-    .map(|outcome| outcome.fate)
-    .collect();
-    assert_eq!(
-        fates,
-        [
-            Fate::Delivered,
-            Fate::Dropped(DropReason::Loss),
-            Fate::Delivered
-        ]
-    );
+    let stages = vec![gate(&[(10, 10)]), delay(5)];
+    let outcomes = run(stages, &[9, 10, 20].map(|at| (at * MS, 100)));
+    let fates: Vec<_> = outcomes.iter().map(|outcome| outcome.fate).collect();
+    let lost = Fate::Dropped(DropReason::Loss);
+    assert_eq!(fates, [Fate::Delivered, lost, Fate::Delivered]);
+}
+
+/// Returns the gate of a link that is lost from 5 ms on, for `length` ms.
+fn lost_at_5_ms(length: u64, in_flight: bool) -> StageConfig {
+    let gate = GateConfig::new(vec![(span(5), span(length))]).unwrap();
+    let gate = gate.with_flushes(vec![span(5)]).unwrap();
+    gate.with_in_flight(in_flight).into()
 }
 
 /// Returns fates and departures, ms, of packets of 1 ms each on a link with 10 ms delay that is lost from 5 to 25 ms.
 fn lost_radio(in_flight: bool) -> Vec<(Fate, u64)> {
-    let gate = GateConfig::new(vec![(span(5), span(20))]).unwrap();
-    let gate = gate.with_flushes(vec![span(5)]).unwrap();
-    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
-    let stages = vec![
-        gate.with_in_flight(in_flight).into(),
-        bottleneck.into(),
-        DelayConfig::Fixed(span(10)).into(),
-    ];
+    let stages = vec![lost_at_5_ms(20, in_flight), constant(12).into(), delay(10)];
     let outcomes = run(stages, &[0, 0, 0, 0, 0, 0, 0, 6].map(|at| (at * MS, 1500)));
     let departed = |it: &Outcome<usize>| it.departed.as_nanos() / MS;
     outcomes.iter().map(|it| (it.fate, departed(it))).collect()
@@ -280,15 +257,7 @@ fn a_radio_that_is_lost_drops_its_queue_and_what_is_in_flight() {
 
 #[test]
 fn a_shorter_delay_need_not_wait_for_packets_that_were_lost() {
-    let gate = GateConfig::new(vec![(span(5), span(1))]).unwrap();
-    let gate = gate.with_flushes(vec![span(5)]).unwrap();
-    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
-    let delay = |millis| StageConfig::from(DelayConfig::Fixed(span(millis)));
-    let stages = vec![
-        gate.with_in_flight(true).into(),
-        bottleneck.into(),
-        delay(50),
-    ];
+    let stages = vec![lost_at_5_ms(1, true), constant(12).into(), delay(50)];
     let other = Change {
         at: span(6),
         stage: 2,

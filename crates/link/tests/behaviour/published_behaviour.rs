@@ -9,10 +9,6 @@ fn mbit(rate: u64) -> BitRate {
     BitRate(rate * 1_000_000)
 }
 
-fn codel() -> Discipline {
-    Discipline::CoDel(CoDelConfig::default())
-}
-
 /// A flow with a constant window, over a pipe of 20 packets (1.2 ms each at 10 Mbit/s), the packet in service included.
 fn window(packets: u64) -> Flow {
     Flow {
@@ -44,15 +40,12 @@ fn a_window_beyond_the_pipe_stands_in_the_queue() {
 /// quarters of the link.
 #[test]
 fn codel_lets_no_queue_stand() {
+    let codel = Discipline::CoDel(CoDelConfig::default());
     for rate in [10, 40] {
         for round_trip in [20, 50, 100] {
             for flows in [1, 4] {
-                let run = run(
-                    &codel(),
-                    mbit(rate),
-                    &vec![Flow::new(Control::RENO, round_trip); flows],
-                    30,
-                );
+                let senders = vec![Flow::new(Control::Reno, round_trip); flows];
+                let run = run(&codel, mbit(rate), &senders, 30);
                 let span = run.between(10, 30);
                 let standing = span.standing(Duration::from_millis(200));
                 let case = format!("{rate} Mbit/s, {round_trip} ms, {flows} flows");
@@ -64,25 +57,11 @@ fn codel_lets_no_queue_stand() {
     }
 }
 
-/// RFC 8033 §4.2: a PI controller has no error in the steady state; its target is 15 ms. The load changes as in Pan et
-/// al. (HPSR 2013), "varying traffic intensity": 10, 30, 50, 30 and 10 flows over 10 Mbit/s with a round-trip time of
-/// 100 ms.
+/// RFC 8033 §4.2: a PI controller has no error in the steady state; its target is 15 ms.
 #[test]
 fn pie_comes_back_to_its_target_after_every_step_of_load() {
-    let until = |flow| match flow {
-        0..10 => (0, 150),
-        10..30 => (30, 120),
-        _ => (60, 90),
-    };
-    let flows: Vec<Flow> = (0..50)
-        .map(|flow| Flow::new(Control::RENO, 100).during(until(flow).0, until(flow).1))
-        .collect();
-    let run = run(
-        &Discipline::Pie(PieConfig::default()),
-        mbit(10),
-        &flows,
-        150,
-    );
+    let queue = Discipline::Pie(PieConfig::default());
+    let run = run(&queue, mbit(10), &Flow::varying(), 150);
     let mut dropped = Vec::new();
     for step in 0..5 {
         let span = run.between(30 * step + 10, 30 * step + 30);
@@ -109,12 +88,8 @@ fn adaptive_red_keeps_the_average_in_the_middle() {
     let rate = mbit(15);
     let (minimum, maximum) = (Bytes(18_750), Bytes(56_250));
     let average = |config: &RedConfig, flows: usize| {
-        let run = run(
-            &Discipline::Red(config.clone()),
-            rate,
-            &vec![Flow::new(Control::RENO, 50); flows],
-            120,
-        );
+        let flows = vec![Flow::new(Control::Reno, 50); flows];
+        let run = run(&Discipline::Red(config.clone()), rate, &flows, 120);
         run.between(60, 120).mean_delay() * 15e6 / 8e3 // bytes
     };
     let adaptive = RedConfig {
@@ -171,23 +146,8 @@ fn red_s_drop_probability_is_the_published_curve() {
 /// round-trip times and packet sizes.
 #[test]
 fn fq_codel_is_fair_and_keeps_a_sparse_flow_short() {
-    let bulk = |round_trip, size| Flow {
-        size: Bytes(size),
-        ..Flow::new(Control::RENO, round_trip)
-    };
-    let sparse = Flow {
-        size: Bytes(100),
-        ..Flow::new(Control::Constant(BitRate(40_000)), 10) // every 20 ms
-    };
-    let flows = [
-        bulk(10, 1500),
-        bulk(50, 1500),
-        bulk(20, 500),
-        bulk(10, 1500),
-        sparse,
-    ];
     let queue = Discipline::FqCoDel(FqCoDelConfig::default());
-    let run = run(&queue, mbit(10), &flows, 60);
+    let run = run(&queue, mbit(10), &Flow::unequal(), 60);
     let span = run.between(20, 60);
     let shares: Vec<f64> = (0..4)
         .map(|flow| span.of(|other| other == flow).throughput())
@@ -214,18 +174,8 @@ fn fq_codel_is_fair_and_keeps_a_sparse_flow_short() {
 fn dualpi2_couples_both_queues() {
     for rate in [40, 100] {
         for round_trip in [5, 10, 20] {
-            let mut flows = vec![Flow::new(Control::RENO, round_trip); 4];
-            flows.extend(vec![
-                Flow::new(Control::PRAGUE, round_trip)
-                    .with_ecn(Ecn::Ect1);
-                4
-            ]);
-            let run = run(
-                &Discipline::DualPi2(DualPi2Config::default()),
-                mbit(rate),
-                &flows,
-                30,
-            );
+            let queue = Discipline::DualPi2(DualPi2Config::default());
+            let run = run(&queue, mbit(rate), &Flow::coupled(4, round_trip), 30);
             let span = run.between(10, 30);
             let (classic, low) = (span.of(|flow| flow < 4), span.of(|flow| flow >= 4));
             let case = format!("{rate} Mbit/s, {round_trip} ms");

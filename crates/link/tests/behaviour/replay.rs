@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cellbed_link::*;
 
-use crate::driving::{ms, span};
+use crate::driving::{delay, departures as all, ms, span};
 
 const PACKET: Bytes = Bytes(1400);
 
@@ -61,7 +61,7 @@ fn figure_3_a_change_of_the_base_delay_reaches_every_packet_after_it() {
 
     let mut saturation = Direction::new(
         vec![
-            DelayConfig::Fixed(span(20)).into(),
+            delay(20),
             BottleneckConfig::new(Schedule::looped(Arc::clone(&recorded))).into(),
         ],
         Time::ZERO,
@@ -118,14 +118,6 @@ fn figure_7_delay_and_schedule_stay_while_the_link_is_active() {
 }
 
 #[test]
-fn the_reading_of_the_public_tool_is_the_default() {
-    let config = figure_7();
-    let default = WorkloadDependentConfig::new(config.light, config.heavy);
-    assert_eq!(default.idle_at, IdleAt::Queue);
-    assert_eq!(default.anchor, Anchor::FirstPacket);
-}
-
-#[test]
 fn a_restart_finds_an_empty_link_inactive_and_leaves_packets_alone() {
     let mut link = link(figure_7());
     link.accept(ms(25), 0, PACKET);
@@ -133,10 +125,7 @@ fn a_restart_finds_an_empty_link_inactive_and_leaves_packets_alone() {
     link.restart(ms(30), Duration::ZERO);
     link.restart(ms(60), Duration::ZERO);
     link.accept(ms(60), 2, PACKET);
-    let left: Vec<_> = std::iter::from_fn(|| link.poll(ms(1000)))
-        .map(|outcome| outcome.departed)
-        .collect();
-    assert_eq!(left, [50, 51, 80].map(ms), "the last as at 0 ms");
+    assert_eq!(all(&mut link), [50, 51, 80].map(ms), "the last as at 0 ms");
 }
 
 #[test]
@@ -151,10 +140,7 @@ fn a_change_keeps_packets_and_applies_to_the_next_activation() {
     };
     link.change(ms(10), 0, other.into()).unwrap();
     link.accept(ms(40), 3, PACKET);
-    let left: Vec<_> = std::iter::from_fn(|| link.poll(ms(1000)))
-        .map(|outcome| outcome.departed)
-        .collect();
-    assert_eq!(left, [20, 21, 23, 45].map(ms));
+    assert_eq!(all(&mut link), [20, 21, 23, 45].map(ms));
 }
 
 #[test]
@@ -181,10 +167,8 @@ fn queue_management_works_in_front_of_it() {
         ecn: true,
         ..CoDelConfig::default()
     };
-    let config = WorkloadDependentConfig {
-        queue: Discipline::CoDel(codel),
-        ..figure_7()
-    };
+    let mut config = figure_7();
+    config.queue = Discipline::CoDel(codel);
     let mut link = link(config);
     let tag = Tag {
         flow: 1,

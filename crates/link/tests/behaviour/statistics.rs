@@ -3,6 +3,8 @@
 
 use cellbed_link::*;
 
+use crate::driving::{probability, span as ms};
+
 const PACKETS: usize = 200_000;
 
 /// Sends packets of 100 bytes `spacing` apart through one stage. Returns outcomes in order of time.
@@ -18,15 +20,17 @@ fn outcomes(stage: impl Into<StageConfig>, spacing: Duration) -> Vec<Outcome<usi
     outcomes
 }
 
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
+fn number(values: &[bool]) -> usize {
+    values.iter().filter(|&&value| value).count()
 }
 
-fn probability(value: f64) -> Probability {
-    Probability::new(value).unwrap()
+/// Asserts that the number of hits in trials with a probability is within four standard deviations.
+#[track_caller]
+fn assert_share(trials: impl IntoIterator<Item = bool>, probability: f64) {
+    let trials: Vec<bool> = trials.into_iter().collect();
+    assert_binomial(number(&trials), trials.len(), probability);
 }
 
-/// Asserts that `count` of `trials` with a probability is within four standard deviations.
 #[track_caller]
 fn assert_binomial(count: usize, trials: usize, probability: f64) {
     let expected = trials as f64 * probability;
@@ -85,17 +89,9 @@ fn independent_losses_have_no_memory() {
         probability: probability(0.1),
         seed: Seed(7),
     });
-    assert_binomial(lost.iter().filter(|&&lost| lost).count(), PACKETS, 0.1);
-    let after_a_loss: Vec<bool> = lost
-        .windows(2)
-        .filter(|pair| pair[0])
-        .map(|pair| pair[1])
-        .collect();
-    assert_binomial(
-        after_a_loss.iter().filter(|&&lost| lost).count(),
-        after_a_loss.len(),
-        0.1,
-    );
+    let after_a_loss = lost.windows(2).filter(|pair| pair[0]);
+    assert_share(after_a_loss.map(|pair| pair[1]), 0.1);
+    assert_share(lost, 0.1);
 }
 
 /// Gilbert's channel: bursts and gaps are geometric, with means 1 / r and 1 / p.
@@ -110,11 +106,7 @@ fn bursts_and_gaps_of_gilbert_s_channel_are_geometric() {
         assert_near(mean, 1.0 / leaving, deviation / (runs.len() as f64).sqrt());
         for length in 1..12 {
             let share = leaving * (1.0 - leaving).powi(length - 1);
-            assert_binomial(
-                runs.iter().filter(|&&run| run == length as usize).count(),
-                runs.len(),
-                share,
-            );
+            assert_share(runs.iter().map(|&run| run == length as usize), share);
         }
     }
 }
@@ -129,7 +121,7 @@ fn both_states_of_elliott_s_channel_lose() {
     let memory = 1.0 - p - r;
     let shared = (bad - good).powi(2) * in_bad * (1.0 - in_bad);
     let variance = expected * (1.0 - expected) + 2.0 * shared * memory / (1.0 - memory);
-    let share = lost.iter().filter(|&&lost| lost).count() as f64 / PACKETS as f64;
+    let share = number(&lost) as f64 / PACKETS as f64;
     assert_near(share, expected, (variance / PACKETS as f64).sqrt());
 }
 
@@ -147,16 +139,8 @@ fn exponential_spells_have_no_memory() {
     assert!(!lost[0], "begins with passing");
     let change = 1.0 - (-(1.0 / on + 1.0 / off)).exp();
     for (from, share) in [(false, off / (on + off)), (true, on / (on + off))] {
-        let steps: Vec<bool> = lost
-            .windows(2)
-            .filter(|pair| pair[0] == from)
-            .map(|pair| pair[1] != from)
-            .collect();
-        assert_binomial(
-            steps.iter().filter(|&&step| step).count(),
-            steps.len(),
-            share * change,
-        );
+        let steps = lost.windows(2).filter(|pair| pair[0] == from);
+        assert_share(steps.map(|pair| pair[1] != from), share * change);
     }
 }
 
@@ -172,12 +156,9 @@ fn a_series_of_losses_has_each_step_s_probability() {
         series,
         seed: Seed(3),
     });
-    let count = |range: std::ops::Range<usize>| lost[range].iter().filter(|&&lost| lost).count();
-    assert_eq!(
-        (count(0..50_000), count(150_000..PACKETS)),
-        (0, PACKETS - 150_000)
-    );
-    assert_binomial(count(50_000..150_000), 100_000, 0.3);
+    assert_eq!(number(&lost[..50_000]), 0);
+    assert_eq!(number(&lost[150_000..]), PACKETS - 150_000);
+    assert_share(lost[50_000..150_000].iter().copied(), 0.3);
 }
 
 /// Returns delays in order of sending, ms. Packets are sent 10 s apart: none waits for another.
@@ -231,11 +212,7 @@ fn normal_delays_are_normal() {
         (0.5, 0.691_462_5),
         (1.5, 0.933_192_8),
     ] {
-        let count = values
-            .iter()
-            .filter(|&&value| value < 50.0 + 10.0 * z)
-            .count();
-        assert_binomial(count, PACKETS, below);
+        assert_share(values.iter().map(|&value| value < 50.0 + 10.0 * z), below);
     }
 }
 
@@ -262,8 +239,7 @@ fn pareto_delays_are_netem_s() {
     );
     for x in [1.01f64, 1.1, 1.26, 2.0, 3.0, 4.0] {
         let below = 50.0 + 10.0 * 4.0 / 3.0 * (x - 1.5);
-        let count = values.iter().filter(|&&value| value < below).count();
-        assert_binomial(count, PACKETS, 1.0 - x.powi(-3));
+        assert_share(values.iter().map(|&value| value < below), 1.0 - x.powi(-3));
     }
 }
 
@@ -322,18 +298,14 @@ fn packets_are_doubled_and_damaged_as_often_as_asked() {
         },
         ms(1),
     );
-    let count = doubled
-        .iter()
-        .filter(|outcome| outcome.fate == Fate::Doubled)
-        .count();
-    assert_binomial(count, PACKETS, 0.03);
-    assert_eq!(
+    let count = doubled.iter().filter(|it| it.fate == Fate::Doubled).count();
+    assert_eq!(doubled.len(), PACKETS + 2 * count);
+    assert!(
         doubled
             .iter()
-            .filter(|outcome| outcome.fate == Fate::Delivered)
-            .count(),
-        PACKETS + count
+            .all(|it| matches!(it.fate, Fate::Doubled | Fate::Delivered))
     );
+    assert_binomial(count, PACKETS, 0.03);
     let damaged = outcomes(
         CorruptionConfig {
             probability: probability(0.5),
@@ -341,11 +313,8 @@ fn packets_are_doubled_and_damaged_as_often_as_asked() {
         },
         ms(1),
     );
-    let bits: Vec<u32> = damaged
-        .iter()
-        .filter_map(|outcome| outcome.corrupt_bit)
-        .collect();
-    assert_binomial(bits.len(), PACKETS, 0.5);
+    assert_share(damaged.iter().map(|it| it.corrupt_bit.is_some()), 0.5);
+    let bits: Vec<u32> = damaged.iter().filter_map(|it| it.corrupt_bit).collect();
     // Pearson's χ² of the 800 bits: mean 799, variance 2 · 799
     let mut counts = [0.0f64; 800];
     bits.iter().for_each(|&bit| counts[bit as usize] += 1.0);

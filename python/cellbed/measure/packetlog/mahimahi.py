@@ -55,13 +55,11 @@ class Opportunities:
         return offered
 
 
-def write_mahimahi(
-    log: PacketLog, file: IO[bytes], direction: int, schedule: Opportunities | None = None, queue: str = ""
-) -> None:
+def write_mahimahi(log: PacketLog, file: IO[bytes], direction: int, schedule: Opportunities | None = None) -> None:
     """Write one direction, from the start of the schedule, in the order of the records' nanoseconds.
 
-    schedule: source of the lines of the opportunities; ``None``: no such lines. queue: text for the header. If the
-    start is unknown, time counts from the first arrival.
+    schedule: source of the lines of the opportunities; ``None``: no such lines. If the start is unknown, time
+    counts from the first arrival.
     """
     zero = log.t0_ns
     if zero is None:
@@ -74,7 +72,7 @@ def write_mahimahi(
         f"mahimahi mm-link ({str(described.get('way', name)).capitalize()}) "
         f"[{(described.get('trace') or {}).get('name', 'none')}] > {name}",
         "command line: cellbed log convert --to mahimahi",
-        f"queue: {queue or described.get('description', 'unknown')}",
+        f"queue: {described.get('description', 'unknown')}",
         f"init timestamp: {zero // MS}",
         "base timestamp: 0",
     ]

@@ -44,7 +44,7 @@ def throughput_graph(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not 1 <= len(given) <= 2 or not given[0].isdecimal() or int(given[0]) == 0:
         return _refuse(_THROUGHPUT_USAGE)
-    return _draw("mm-throughput-graph", given[1:], lambda file, name: _throughput(file, name, int(given[0])))
+    return _draw("mm-throughput-graph", given[1:], lambda log: _throughput(log, int(given[0])))
 
 
 def delay_graph(arguments: Sequence[str] | None = None) -> int:
@@ -105,8 +105,7 @@ def delay_plot(figures: Figures, log: Log) -> str:
     return plot.svg("Delay", labels, (figures.begin, figures.end), (least, most), draw, log_y=True)
 
 
-def _throughput(file: IO[bytes], name: str, bin_ms: int) -> tuple[str, list[str]]:
-    log = read_log(file, name)
+def _throughput(log: Log, bin_ms: int) -> tuple[str, list[str]]:
     figures = log.figures()
     share = figures.utilisation
     used = "" if share is None else f" ({100 * share:.1f}% utilization)"
@@ -118,8 +117,7 @@ def _throughput(file: IO[bytes], name: str, bin_ms: int) -> tuple[str, list[str]
     return throughput_plot(figures, log.bins(bin_ms), bin_ms), lines
 
 
-def _delay(file: IO[bytes], name: str) -> tuple[str, list[str]]:
-    log = read_log(file, name)
+def _delay(log: Log) -> tuple[str, list[str]]:
     figures = log.figures()
     return delay_plot(figures, log), _delay_lines(figures)
 
@@ -131,13 +129,14 @@ def _delay_lines(figures: Figures) -> list[str]:
     ]
 
 
-def _draw(command: str, given: list[str], draw: Callable[[IO[bytes], str], tuple[str, list[str]]]) -> int:
+def _draw(command: str, given: list[str], draw: Callable[[Log], tuple[str, list[str]]]) -> int:
     try:
         if given and given[0] != "-":
             with inputs.open_file(Path(given[0])) as file:
-                picture, lines = draw(file, given[0])
+                log = read_log(file, given[0])
         else:
-            picture, lines = draw(sys.stdin.buffer, "standard input")
+            log = read_log(sys.stdin.buffer, "standard input")
+        picture, lines = draw(log)
     except CellbedError as error:
         return _refuse(f"{command}: {error}")
     except OSError as error:
@@ -154,7 +153,7 @@ def _draw(command: str, given: list[str], draw: Callable[[IO[bytes], str], tuple
 
 def _refuse(message: str) -> int:
     print(message, file=sys.stderr)
-    return MahimahiLogError.exit_code
+    return CellbedError.exit_code
 
 
 def _thin(values: Floats, count: int) -> Floats:
@@ -177,10 +176,6 @@ _COLUMNS = {"time": pl.Int64, "kind": pl.String, "value": pl.Int64, "second": pl
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-class MahimahiLogError(CellbedError):
-    """A malformed log. The text contains the file, the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +229,13 @@ class Log:
     def figures(self) -> Figures:
         """Return the statistics.
 
-        Errors: :class:`MahimahiLogError` if the log has too few events.
+        Errors: :class:`CellbedError` if the log has too few events.
         """
         if not len(self.departures):
-            raise MahimahiLogError(f"{self.name}: no departures, nothing to draw")
+            raise CellbedError(f"{self.name}: no departures, nothing to draw")
         span = (self.end - self.begin) / 1000
         if not span:
-            raise MahimahiLogError(f"{self.name}: all events in one millisecond, no rates to draw")
+            raise CellbedError(f"{self.name}: all events in one millisecond, no rates to draw")
 
         def rate(kind: str) -> float:
             return float(self.events.filter(kind=kind)["value"].sum()) * 8 / span / 1e6
@@ -260,12 +255,12 @@ class Log:
     def bins(self, width: int) -> Bins:
         """Return the rates in bins of `width` ms.
 
-        Errors: :class:`MahimahiLogError` if the whole log is in one bin.
+        Errors: :class:`CellbedError` if the whole log is in one bin.
         """
         bins = self.events.filter(pl.col("kind") != "d").with_columns(pl.col("time") // width)
         first, last = bins.select(pl.col("time").min(), last=pl.col("time").max()).row(0)
         if last == first:
-            raise MahimahiLogError(f"{self.name}: bins of {width} ms are too wide for the length of this log")
+            raise CellbedError(f"{self.name}: bins of {width} ms are too wide for the length of this log")
 
         def rates(kind: str) -> Floats:
             of_kind = bins.filter(kind=kind)
@@ -285,22 +280,22 @@ class Log:
 def read_log(file: IO[bytes], name: str) -> Log:
     """Read a log. name: name of the log in errors.
 
-    Errors: :class:`MahimahiLogError`.
+    Errors: :class:`CellbedError`.
     """
     data = file.read()
     bases = list(_BASE.finditer(data))
     if len(bases) > 1:
         line = data.count(b"\n", 0, bases[1].start()) + 1
-        raise MahimahiLogError(f"{name}, line {line}: second base timestamp; write one log at a time")
+        raise CellbedError(f"{name}, line {line}: second base timestamp; write one log at a time")
     events = _events(data, name)
     if len(events) and not bases:
-        raise MahimahiLogError(f"{name}: not a log of mm-link: no line '# base timestamp: MS' before the first event")
+        raise CellbedError(f"{name}: not a log of mm-link: no line '# base timestamp: MS' before the first event")
     events = events.with_columns(pl.col("time") - (int(bases[0][1]) if bases else 0))
     times = events["time"].to_list() or [0]
     begin, end = times[0], max(0, *times)
     if end - begin > LONGEST or end > 2 * LONGEST:
         hours = (end - begin) / 3_600_000
-        raise MahimahiLogError(f"{name}: the log spans {hours:,.0f} hours, too long to draw; check its times")
+        raise CellbedError(f"{name}: the log spans {hours:,.0f} hours, too long to draw; check its times")
     left = events.filter(kind="-").select(sent=pl.col("time") - pl.col("second"), delay="second")
     return Log(name, begin, end, events, left)
 
@@ -308,7 +303,7 @@ def read_log(file: IO[bytes], name: str) -> Log:
 def _events(data: bytes, name: str) -> pl.DataFrame:
     """Return the events of a log: ``time`` (ms), ``kind``, ``value`` and ``second`` (the field after ``value``).
 
-    Errors: :class:`MahimahiLogError`, with the malformed line.
+    Errors: :class:`CellbedError`, with the malformed line.
     """
     time, kind, value, second = map(pl.col, _COLUMNS)
     problem = (
@@ -330,5 +325,5 @@ def _events(data: bytes, name: str) -> pl.DataFrame:
     wrong = pl.concat([lines, fields.select(problem.alias("problem"))], how="horizontal").drop_nulls("problem")
     if len(wrong):
         place, line, why = wrong.row(0)
-        raise MahimahiLogError(f"{name}, line {place}: {why}: {line[:60]!r}")
+        raise CellbedError(f"{name}, line {place}: {why}: {line[:60]!r}")
     return fields

@@ -13,18 +13,14 @@ from cellbed.support.errors import CellbedError
 _MARK = "# Made by: cellbed mahimahi install"
 
 
-class InstallError(CellbedError):
-    """Launchers cannot be installed or removed."""
-
-
 def install(prefix: Path, *, force: bool = False) -> list[Path]:
     """Install launchers of all commands in ``PREFIX/bin``, which run this installation of cellbed; return their paths.
 
-    force: replace foreign programs with the same names. Errors: :class:`InstallError`; then nothing is changed.
+    force: replace foreign programs with the same names. Errors: :class:`CellbedError`; then nothing is changed.
     """
     foreign = [path for _, path in _paths(prefix) if os.path.lexists(path) and not _is_ours(path)]
     if foreign and not force:
-        raise InstallError(
+        raise CellbedError(
             f"{foreign[0]} exists and was not installed by cellbed: choose another --prefix, or replace it with --force"
         )
     folder = prefix / "bin"
@@ -36,14 +32,14 @@ def install(prefix: Path, *, force: bool = False) -> list[Path]:
             temporary.chmod(0o755)
             temporary.replace(path)
     except OSError as error:
-        raise InstallError(f"{error.filename}: cannot write: {error.strerror}; choose another --prefix") from error
+        raise CellbedError(f"{error.filename}: cannot write: {error.strerror}; choose another --prefix") from error
     return [path for _, path in _paths(prefix)]
 
 
 def uninstall(prefix: Path) -> list[Path]:
     """Remove the launchers that `install` installed, but no foreign programs. Return the removed files.
 
-    Errors: :class:`InstallError`.
+    Errors: :class:`CellbedError`.
     """
     removed = []
     for _, path in _paths(prefix):
@@ -51,7 +47,7 @@ def uninstall(prefix: Path) -> list[Path]:
             try:
                 path.unlink()
             except OSError as error:
-                raise InstallError(f"{path}: cannot remove: {error.strerror}") from error
+                raise CellbedError(f"{path}: cannot remove: {error.strerror}") from error
             removed.append(path)
     return removed
 

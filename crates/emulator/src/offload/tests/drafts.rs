@@ -2,12 +2,12 @@
 
 use super::reference::{ones_complement, pseudo_header};
 use crate::offload::Vnet;
-use crate::offload::vnet::Cut;
+use crate::offload::vnet::{GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP};
 use crate::outbox::Outbox;
 use crate::pool::{Packet, Pool, Segment};
 
 /// Variable fields of a flow's packet; all other fields are constant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Draft {
     pub payload: usize,
     pub segment: usize,
@@ -17,7 +17,7 @@ pub struct Draft {
     pub window: u16,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Flow {
     pub v6: bool,
     pub tcp: bool,
@@ -80,15 +80,16 @@ pub fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> V
     let offset = if flow.tcp { 16 } else { 6 };
     let pseudo = ones_complement(&[], pseudo_header(&packet, transport, offset, !flow.v6));
     packet[transport + offset..transport + offset + 2].copy_from_slice(&pseudo.to_be_bytes());
-    let cwr = draft.flags & 0x80 != 0;
+    let ecn = if draft.flags & 0x80 != 0 { GSO_ECN } else { 0 };
     let is_super = draft.payload > draft.segment;
     let vnet = Vnet {
         partial_checksum: true,
-        cut: is_super.then_some(match (flow.tcp, flow.v6) {
-            (true, false) => Cut::Tcp4 { cwr },
-            (true, true) => Cut::Tcp6 { cwr },
-            (false, _) => Cut::Udp,
-        }),
+        kind: match (is_super, flow.tcp, flow.v6) {
+            (false, ..) => 0,
+            (_, true, false) => GSO_TCPV4 | ecn,
+            (_, true, true) => GSO_TCPV6 | ecn,
+            (_, false, _) => GSO_UDP,
+        },
         header: if is_super { headers as u16 } else { 0 },
         segment: if is_super { draft.segment as u16 } else { 0 },
         checksum_start: transport as u16,

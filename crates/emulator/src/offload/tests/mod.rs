@@ -57,21 +57,13 @@ fn drafts() -> impl Strategy<Value = Draft> {
 #[test]
 fn a_marked_header_has_the_checksum_that_a_new_one_would_have() {
     for ecn in 0..4 {
+        let flow = Flow {
+            network_options: 8,
+            ecn,
+            ..Flow::default()
+        };
         for identification in 0..=u16::MAX {
-            let flow = Flow {
-                v6: false,
-                tcp: false,
-                network_options: 8,
-                tcp_options: 0,
-                ecn,
-            };
-            let draft = Draft {
-                payload: 0,
-                segment: 1000,
-                flags: 0,
-                gap: 0,
-                window: 0,
-            };
+            let draft = Draft::default();
             let mut packet = build(flow, &draft, 0, identification).split_off(VNET_BYTES);
             let mut plainly = packet.clone();
             super::mark(&mut packet);
@@ -130,28 +122,18 @@ proptest! {
 #[test]
 fn segments_of_different_packets_join() {
     let flow = Flow {
-        v6: false,
         tcp: true,
-        network_options: 0,
         tcp_options: 12,
-        ecn: 0,
+        ..Flow::default()
     };
-    let draft = |payload, flags| Draft {
+    let drafts = [(1448, 0x10), (2896, 0x10), (1000, 0x18), (1448, 0x10)];
+    let drafts = drafts.map(|(payload, flags)| Draft {
         payload,
         segment: 1448,
         flags,
-        gap: 0,
-        window: 500,
-    };
-    let packets = build_all(
-        flow,
-        &[
-            draft(1448, 0x10),
-            draft(2896, 0x10),
-            draft(1000, 0x18),
-            draft(1448, 0x10),
-        ],
-    );
+        ..Draft::default()
+    });
+    let packets = build_all(flow, &drafts);
     let (mut pool, mut outbox) = (Pool::new(0), Outbox::default());
     for segment in read_all(&mut pool, &packets) {
         outbox.push(segment, &pool);

@@ -10,8 +10,7 @@ use crate::replay::Shift;
 use crate::schedule::Offer;
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time, earlier};
-use crate::units::Bytes;
-use crate::units::Share;
+use crate::units::{Bytes, Share};
 
 /// The stage. A packet leaves the queue when sent: its arrival, less the minimum delay for its size.
 #[derive(Clone, Debug)]

@@ -24,33 +24,21 @@ fn reference() -> impl Strategy<Value = Reference> {
         0..200 * MS
     ];
     let limits = (prop::option::of(1..6u64), prop::option::of(1000..9000u64));
-    (
-        timestamps(),
-        any::<bool>(),
-        0..20 * MS,
-        offset,
-        accounting,
-        limits,
-    )
-        .prop_map(
-            |(
-                millis,
-                looped,
-                zero,
-                offset,
-                (opportunity, overhead),
-                (limit_packets, limit_bytes),
-            )| Reference {
-                millis,
-                looped,
-                zero,
-                offset,
-                opportunity,
-                overhead,
-                limit_packets,
-                limit_bytes,
+    let times = (timestamps(), any::<bool>(), 0..20 * MS, offset);
+    (times, accounting, limits).prop_map(
+        |((millis, looped, zero, offset), (opportunity, overhead), (packets, bytes))| Reference {
+            millis,
+            looped,
+            zero,
+            offset,
+            opportunity,
+            overhead,
+            limit: Limit {
+                packets: packets.map(Packets),
+                bytes: bytes.map(Bytes),
             },
-        )
+        },
+    )
 }
 
 fn direction(reference: &Reference) -> Direction<usize> {
@@ -66,10 +54,7 @@ fn direction(reference: &Reference) -> Direction<usize> {
             repeat,
             offset: Duration::from_nanos(reference.offset),
         },
-        queue: Discipline::DropTail(Limit {
-            packets: reference.limit_packets.map(Packets),
-            bytes: reference.limit_bytes.map(Bytes),
-        }),
+        queue: Discipline::DropTail(reference.limit),
         opportunity: Bytes(reference.opportunity),
         overhead: Bytes(reference.overhead),
         clock: Clock::Exact,

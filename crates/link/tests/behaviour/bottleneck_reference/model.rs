@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use cellbed_link::Limit;
+
 /// A bottleneck served by a trace. Times in ns, sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Reference {
@@ -12,8 +14,7 @@ pub struct Reference {
     pub offset: u64,
     pub opportunity: u64,
     pub overhead: u64,
-    pub limit_packets: Option<u64>,
-    pub limit_bytes: Option<u64>,
+    pub limit: Limit,
 }
 
 /// Departure of a packet; `None` if dropped on arrival or still waiting at the horizon.
@@ -60,10 +61,9 @@ impl Reference {
         let admit = |index: usize, queue: &mut VecDeque<(usize, u64)>, ends: &mut [End]| {
             let size = packets[index].1;
             let held: u64 = queue.iter().map(|&(waiting, _)| packets[waiting].1).sum();
-            let fits = self
-                .limit_packets
-                .is_none_or(|limit| (queue.len() as u64) < limit)
-                && self.limit_bytes.is_none_or(|limit| held + size <= limit);
+            let Limit { packets, bytes } = self.limit;
+            let fits = packets.is_none_or(|limit| (queue.len() as u64) < limit.0)
+                && bytes.is_none_or(|limit| held + size <= limit.0);
             if fits {
                 queue.push_back((index, size + self.overhead));
             } else {

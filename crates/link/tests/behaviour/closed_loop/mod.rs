@@ -42,8 +42,36 @@ impl Flow {
         }
     }
 
-    pub fn with_ecn(self, ecn: Ecn) -> Self {
-        Self { ecn, ..self }
+    /// As many Reno as Prague flows.
+    pub fn coupled(count: usize, round_trip_ms: u64) -> Vec<Self> {
+        let mut flows = vec![Self::new(Control::Reno, round_trip_ms); 2 * count];
+        for flow in &mut flows[count..] {
+            (flow.control, flow.ecn) = (Control::PRAGUE, Ecn::Ect1);
+        }
+        flows
+    }
+
+    /// Reno flows that come and go as in Pan et al. (HPSR 2013), "varying traffic intensity": 10, 30, 50, 30 and 10
+    /// flows for 30 s each, with a round-trip time of 100 ms.
+    pub fn varying() -> Vec<Self> {
+        let reno = Self::new(Control::Reno, 100);
+        let times = [(10, 0, 150), (20, 30, 120), (20, 60, 90)].into_iter();
+        let flows = times.map(|(count, from, to)| vec![reno.during(from, to); count]);
+        flows.flatten().collect()
+    }
+
+    /// Reno flows with different round-trip times and packet sizes, and last a flow of 100 bytes every 20 ms.
+    pub fn unequal() -> Vec<Self> {
+        let bulk = |(round_trip, size)| Self {
+            size: Bytes(size),
+            ..Self::new(Control::Reno, round_trip)
+        };
+        let sparse = Self {
+            size: Bytes(100),
+            ..Self::new(Control::Constant(BitRate(40_000)), 10)
+        };
+        let bulks = [(10, 1500), (50, 1500), (20, 500), (10, 1500)].map(bulk);
+        bulks.into_iter().chain([sparse]).collect()
     }
 
     /// Limits the flow to a time, in seconds.
@@ -116,11 +144,8 @@ pub fn run(queue: &Discipline, rate: BitRate, flows: &[Flow], seconds: u64) -> R
             let Packet { flow, number } = outcome.packet;
             let dropped = outcome.fate != Fate::Delivered;
             let service = rate.time_for(outcome.size).expect("the rate is above zero");
-            let delay = (outcome.departed - outcome.arrived).saturating_sub(if dropped {
-                Duration::ZERO
-            } else {
-                service
-            });
+            let service = if dropped { Duration::ZERO } else { service };
+            let delay = (outcome.departed - outcome.arrived).saturating_sub(service);
             samples.push(Sample {
                 flow,
                 at: outcome.departed,

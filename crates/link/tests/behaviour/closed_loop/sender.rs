@@ -7,8 +7,8 @@ use super::Flow;
 /// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
-    /// Additive increase, packets per round trip, and multiplicative decrease to a share, for losses and marks alike.
-    Aimd { increase: f64, decrease: f64 },
+    /// Additive increase by a packet per round trip, and a halved window after losses and marks alike (RFC 5681).
+    Reno,
     /// The window follows the share of marked packets, once per window of data (RFC 8257 §3.3, with an increase on
     /// every acknowledgement, as in the analysis of RFC 9332 Appendix C.2). A loss halves the window. Below a
     /// round-trip time of `typical`, the increase per round trip is smaller in proportion, so that the flow is no
@@ -21,21 +21,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// RFC 5681.
-    pub const RENO: Self = Self::Aimd {
-        increase: 1.0,
-        decrease: 0.5,
-    };
-    /// CUBIC in its Reno-friendly region (RFC 9438 §4.3: α = 3 (1 − β) / (1 + β), β = 0.7).
-    pub const CUBIC_AS_RENO: Self = Self::Aimd {
-        increase: 9.0 / 17.0,
-        decrease: 0.7,
-    };
-    /// RFC 8257.
-    pub const DCTCP: Self = Self::Scalable {
-        typical: Duration::ZERO,
-    };
-    /// With less dependence on the round-trip time: 25 ms (RFC 9332 Appendix C.2).
+    /// RFC 8257 with less dependence on the round-trip time: 25 ms (RFC 9332 Appendix C.2).
     pub const PRAGUE: Self = Self::Scalable {
         typical: Duration::from_millis(25),
     };
@@ -68,11 +54,12 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(flow: Flow) -> Self {
+        let window = match flow.control {
+            Control::Window(packets) => packets as f64,
+            _ => INITIAL,
+        };
         Self {
-            window: match flow.control {
-                Control::Window(packets) => packets as f64,
-                _ => INITIAL,
-            },
+            window,
             slow_start: true,
             next: 0,
             first: 0,
@@ -144,11 +131,11 @@ impl Sender {
         self.first = number + 1;
         self.listen(now);
         match self.flow.control {
-            Control::Aimd { increase, decrease } => {
+            Control::Reno => {
                 if (lost && number > self.answered) || (marked && number >= self.answered) {
-                    self.decrease(decrease);
+                    self.decrease(0.5);
                 } else if number >= self.answered {
-                    self.increase(increase);
+                    self.increase(1.0);
                 }
             }
             Control::Scalable { typical } => {

@@ -24,10 +24,8 @@ pub struct Link {
 impl Link {
     pub fn radio(profile: Profile, seed: u64) -> Self {
         let way = |way| {
-            let config = RadioConfig {
-                seed: Seed(seed),
-                ..profile.config(way)
-            };
+            let mut config = profile.config(way);
+            config.seed = Seed(seed);
             vec![config.into()]
         };
         Self {
@@ -90,7 +88,6 @@ pub struct Trains {
     pub completion: f64,
     /// Mean arrival of each packet after the first one, ms.
     pub relative: Vec<f64>,
-    pub lost: usize,
 }
 
 /// Sends trains of `length` packets downlink for `seconds`, each 100 ms after the previous acknowledgement.
@@ -98,7 +95,7 @@ pub fn trains(link: &Link, length: usize, seconds: u64) -> Trains {
     let (mut up, mut down) = link.start();
     let end = Time::ZERO + Duration::from_secs(seconds);
     let mut now = Time::from_millis(1000);
-    let (mut count, mut completion, mut lost) = (0.0, 0.0, 0);
+    let (mut count, mut completion) = (0.0, 0.0);
     let mut relative = vec![0.0; length];
     while now < end {
         for packet in 0..length {
@@ -106,7 +103,6 @@ pub fn trains(link: &Link, length: usize, seconds: u64) -> Trains {
         }
         let arrivals = drain(&mut down, Time::MAX);
         let (first, last) = (arrivals[0].1, arrivals[arrivals.len() - 1].1);
-        lost += length - arrivals.len();
         for &(packet, arrived) in &arrivals {
             relative[packet] += millis(arrived - first);
         }
@@ -121,7 +117,6 @@ pub fn trains(link: &Link, length: usize, seconds: u64) -> Trains {
     Trains {
         completion: completion / count,
         relative,
-        lost,
     }
 }
 
@@ -202,8 +197,9 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+pub fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len() as f64;
+    values.sum::<f64>() / count
 }
 
 /// Effects of a profile.
@@ -231,43 +227,26 @@ impl Effects {
     pub fn of(profile: Profile, seeds: std::ops::Range<u64>, seconds: u64) -> Self {
         let count = (seeds.end - seeds.start) as f64;
         let links: Vec<Link> = seeds.map(|seed| Link::radio(profile, seed)).collect();
-        let live: Vec<Vec<f64>> = links
+        let live = links
             .iter()
-            .map(|link| round_trips(link, PACKET, PACKET, seconds))
-            .collect();
-        let least = live.iter().flatten().copied().fold(f64::MAX, f64::min);
+            .flat_map(|link| round_trips(link, PACKET, PACKET, seconds));
+        let live: Vec<f64> = live.collect();
+        let least = live.iter().copied().fold(f64::MAX, f64::min);
         let one_way = Duration::from_secs_f64(least / 2e3);
         let (mut downlink, mut uplink, mut replayed) = (0.0, 0.0, Vec::new());
         for link in &links {
-            let (up, down) = (
-                saturation(&link.uplink, seconds),
-                saturation(&link.downlink, seconds),
-            );
+            let [up, down] = [&link.uplink, &link.downlink].map(|it| saturation(it, seconds));
             uplink += up.rate / count / 1e6;
             downlink += down.rate / count / 1e6;
-            replayed.extend(round_trips(
-                &replay(&up, &down, one_way),
-                PACKET,
-                PACKET,
-                seconds,
-            ));
+            let replay = replay(&up, &down, one_way);
+            replayed.extend(round_trips(&replay, PACKET, PACKET, seconds));
         }
         let (mut completion, mut rate, mut late) = (Vec::new(), Vec::new(), Vec::new());
         for length in TRAINS {
-            let measured: Vec<Trains> = links
-                .iter()
-                .map(|link| trains(link, length, seconds))
-                .collect();
-            completion.push(mean(
-                &measured
-                    .iter()
-                    .map(|trains| trains.completion)
-                    .collect::<Vec<_>>(),
-            ));
-            let arrival = |packet: usize| {
-                let each = measured.iter().map(|trains| trains.relative[packet]);
-                mean(&each.collect::<Vec<_>>())
-            };
+            let measured = links.iter().map(|link| trains(link, length, seconds));
+            let measured: Vec<Trains> = measured.collect();
+            completion.push(mean(measured.iter().map(|trains| trains.completion)));
+            let arrival = |packet: usize| mean(measured.iter().map(|it| it.relative[packet]));
             let between = |first: usize, last: usize| {
                 let span = arrival(last) - arrival(first);
                 8e-3 * PACKET.0 as f64 * (last - first) as f64 / span
@@ -279,19 +258,15 @@ impl Effects {
             .iter()
             .map(|&length| completion[0] + 8e-3 * PACKET.0 as f64 * (length - 1) as f64 / downlink)
             .collect();
-        let compensation = mean(
-            &links
-                .iter()
-                .map(|link| {
-                    let of = |size| mean(&round_trips(link, size, ACK, seconds));
-                    of(PACKET) - of(Bytes(100))
-                })
-                .collect::<Vec<_>>(),
-        );
+        let advance = |link: &Link| {
+            let of = |size| mean(round_trips(link, size, ACK, seconds).into_iter());
+            of(PACKET) - of(Bytes(100))
+        };
+        let compensation = mean(links.iter().map(advance));
         Self {
             downlink,
             uplink,
-            live: live.into_iter().flatten().collect(),
+            live,
             replayed,
             completion,
             rate,

@@ -27,7 +27,7 @@ use crate::random::{Purpose, mix, stream};
 use crate::units::{FlowId, HostId, Picos, Rate};
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
-use port::{NEVER, Port, PortConfig};
+use port::{NEVER, Port};
 use topology::forwarded_bytes;
 
 /// Size of the event wheel's slots: 2^10 ps.
@@ -66,19 +66,6 @@ pub struct Ports {
     pub switching: Switching,
     /// Choice among equal paths.
     pub balancing: Balancing,
-}
-
-impl Default for Ports {
-    fn default() -> Self {
-        Self {
-            discipline: Discipline::DropTail,
-            buffer: 36_864,
-            card_buffer: u64::MAX,
-            mark_above: None,
-            switching: Switching::CutThrough,
-            balancing: Balancing::Spray,
-        }
-    }
 }
 
 /// Bytes and packets since the start. At any time, `sent` = `delivered` + `dropped` + bytes in transit.
@@ -133,27 +120,11 @@ impl Fabric {
     pub fn new(topology: Topology, config: &Ports, seed: u64) -> Self {
         let mut spraying = stream(seed, Purpose::Spraying, 0);
         let ports = topology.edges().iter().map(|edge| {
-            Port::new(&PortConfig {
-                to: edge.to,
-                rate: edge.rate,
-                delay: edge.delay,
-                cut_through: config.switching == Switching::CutThrough,
-                discipline: config.discipline,
-                buffer: match edge.from {
-                    Node::Host(_) => config.card_buffer,
-                    Node::Switch(_) => config.buffer,
-                },
-                mark_above: match edge.from {
-                    Node::Host(_) => u64::MAX,
-                    Node::Switch(_) => config.mark_above.unwrap_or(u64::MAX),
-                },
-                spray: match edge.to {
-                    Node::Switch(switch) => {
-                        spraying.below(topology.most_ways(switch) as u64) as u32
-                    }
-                    Node::Host(_) => 0,
-                },
-            })
+            let spray = match edge.to {
+                Node::Switch(switch) => spraying.below(topology.most_ways(switch) as u64) as u32,
+                Node::Host(_) => 0,
+            };
+            Port::new(edge, config, spray)
         });
         Self {
             now: Picos::ZERO,

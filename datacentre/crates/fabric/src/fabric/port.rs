@@ -1,8 +1,9 @@
 //! Ports, in which packets wait for a link and are dropped or marked.
 
+use super::Ports;
 use super::packet::{Arena, List, Place};
-use super::topology::{HEADER, Node};
-use crate::units::{FlowId, Picos, Rate};
+use super::topology::{Edge, HEADER, Node, Switching};
+use crate::units::{FlowId, Rate};
 
 /// Number of priorities of [`Discipline::Priority`].
 pub const PRIORITIES: usize = 8;
@@ -91,42 +92,36 @@ enum Queue {
     Smallest(Ranked),
 }
 
-/// Configuration of a port.
-pub(super) struct PortConfig {
-    pub(super) to: Node,
-    pub(super) rate: Rate,
-    pub(super) delay: Picos,
-    pub(super) cut_through: bool,
-    pub(super) discipline: Discipline,
-    pub(super) buffer: u64,
-    pub(super) mark_above: u64,
-    pub(super) spray: u32,
-}
-
 impl Port {
-    pub(super) fn new(config: &PortConfig) -> Self {
+    /// Returns the port of an edge. spray: index of the first of the equal paths.
+    pub(super) fn new(edge: &Edge, config: &Ports, spray: u32) -> Self {
         let queue = match config.discipline {
             Discipline::DropTail => Queue::DropTail { first: None },
             Discipline::Priority => Queue::Priority(Box::default()),
             Discipline::Smallest => Queue::Smallest(Ranked::default()),
         };
-        let whole = !config.cut_through || matches!(config.to, Node::Host(_));
-        let header = if whole { 0 } else { config.rate.time(HEADER).0 };
+        let (buffer, mark_above) = match edge.from {
+            Node::Host(_) => (config.card_buffer, None),
+            Node::Switch(_) => (config.buffer, config.mark_above),
+        };
+        let cut_through = config.switching == Switching::CutThrough;
+        let whole = !cut_through || matches!(edge.to, Node::Host(_));
+        let header = if whole { 0 } else { edge.rate.time(HEADER).0 };
         Self {
             event_at: NEVER,
             busy_until: 0,
             bytes: 0,
-            rate: config.rate,
-            lead: header + config.delay.0,
+            rate: edge.rate,
+            lead: header + edge.delay.0,
             line: List::default(),
-            to: config.to,
-            spray: config.spray,
+            to: edge.to,
+            spray,
             whole,
             pulls: false,
             counters: PortCounters::default(),
             queue,
-            buffer: config.buffer,
-            mark_above: config.mark_above,
+            buffer,
+            mark_above: mark_above.unwrap_or(u64::MAX),
         }
     }
 
@@ -400,9 +395,9 @@ impl Ranked {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::{Kind, Packet};
+    use super::super::{Balancing, Kind, Packet};
     use super::*;
-    use crate::units::HostId;
+    use crate::units::{HostId, Picos};
 
     /// A port of 10 Gbit/s to a switch at a distance of 200 ns, with the dropped packets.
     struct Bench {
@@ -413,18 +408,22 @@ mod tests {
 
     impl Bench {
         fn new(discipline: Discipline, buffer: u64, mark_above: u64) -> Self {
-            let port = Port::new(&PortConfig {
+            let edge = Edge {
+                from: Node::Switch(1),
                 to: Node::Switch(0),
                 rate: Rate::from_bps(10e9),
                 delay: Picos(200_000),
-                cut_through: true,
+            };
+            let config = Ports {
                 discipline,
                 buffer,
-                mark_above,
-                spray: 0,
-            });
+                card_buffer: u64::MAX,
+                mark_above: Some(mark_above),
+                switching: Switching::CutThrough,
+                balancing: Balancing::Spray,
+            };
             Self {
-                port,
+                port: Port::new(&edge, &config, 0),
                 arena: Arena::default(),
                 dropped: Vec::new(),
             }

@@ -561,7 +561,9 @@ mod tests {
 
     use super::*;
     use crate::ran::{Cqi, CqiSource, Readings, TTI};
-    use crate::{FULL_PAYLOAD, Flow, Ports, Record, Simulation, Topology, Traffic};
+    use crate::{
+        Balancing, FULL_PAYLOAD, Flow, Ports, Record, Simulation, Switching, Topology, Traffic,
+    };
 
     /// Hosts that record each credit (arrival at the source, packet, t_s) and lose the first credits.
     struct Watched {
@@ -623,7 +625,15 @@ mod tests {
             start: Picos::ZERO,
         };
         let traffic = Traffic::list(flows.iter().map(flow).collect());
-        let net = Fabric::new(topology, &Ports::default(), 1);
+        let ports = Ports {
+            discipline: Discipline::DropTail,
+            buffer: 36_864,
+            card_buffer: u64::MAX,
+            mark_above: None,
+            switching: Switching::CutThrough,
+            balancing: Balancing::Spray,
+        };
+        let net = Fabric::new(topology, &ports, 1);
         let config = RanConfig {
             users: 2,
             user_packets: threshold,

@@ -1,9 +1,18 @@
 //! Flows from the hosts of a data centre to mobile users, end to end.
 
-use cellbed_fabric::description::Description;
 use cellbed_fabric::ran::Ran;
 use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::{Record, Simulation};
+use serde_json::{Value, json};
+
+use crate::{described, leaf_spine, parsed};
+
+fn description(transport: &str, traffic: &str, radio: &str, seed: u64) -> Value {
+    json!({
+        "seed": seed, "topology": leaf_spine(3, 4, 40e9), "transport": parsed(transport), "traffic": parsed(traffic),
+        "radio": parsed(radio)
+    })
+}
 
 /// Runs a description in JSON, given in parts. Returns the records in order of flows, and the simulation.
 fn run(
@@ -12,15 +21,7 @@ fn run(
     radio: &str,
     seed: u64,
 ) -> (Vec<Record>, Simulation<AnyTransport>) {
-    let json = format!(
-        r#"{{"seed": {seed}, "topology": {{"kind": "leaf-spine", "racks": 3, "hosts_per_rack": 4, "spines": 2,
-        "host_bps": 10e9, "core_bps": 40e9, "hop_ps": 200000}}, "transport": {transport}, "traffic": {traffic},
-        "radio": {radio}}}"#
-    );
-    let description: Description = serde_json::from_str(&json).unwrap();
-    let mut simulation = description.simulation().unwrap();
-    let mut records = Vec::new();
-    simulation.run(|record| records.push(record));
+    let (mut records, simulation) = crate::run(description(transport, traffic, radio, seed));
     records.sort_by_key(|record| record.id);
     (records, simulation)
 }
@@ -169,11 +170,7 @@ fn transports_of_the_data_centre_end_at_the_central_unit() {
 #[test]
 fn impossible_descriptions_are_refused_in_one_sentence() {
     let refuse_transport = |transport: &str, traffic: &str, radio: &str| {
-        let json = format!(
-            r#"{{"seed": 1, "topology": {{"kind": "leaf-spine", "racks": 1, "hosts_per_rack": 2, "spines": 1, "host_bps": 10e9,
-            "core_bps": 40e9, "hop_ps": 200000}}, "transport": {transport}, "traffic": {traffic}, "radio": {radio}}}"#
-        );
-        let description: Description = serde_json::from_str(&json).unwrap();
+        let description = described(description(transport, traffic, radio, 1));
         description.simulation().unwrap_err().to_string()
     };
     let random = r#"{"flows": 1, "load": 0.5, "sizes": [[1460, 1]]}"#;

@@ -1,6 +1,6 @@
 """Share of intervals over repetitions that hold the true value, by simulation; it should be 93 to 97 %.
 
-    .venv/bin/python benches/coverage.py [--simulations 100000] [--seed 1]
+    .venv/bin/python benches/interval_coverage.py [--simulations 100000] [--seed 1]
 
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
 above 97 % are marked. Then come percentiles within one run, whose requests depend on each other: the share of intervals
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from cellbed.measure.repetitions import mean_bounds, quantile_bounds
+from cellbed.measure.repetitions import mean_bounds, median_bounds
 from cellbed.measure.statistics import label, median_of_pairs, percentile_difference, percentiles, smallest_sample
 
 SEED = 1
@@ -73,7 +73,7 @@ def mean_coverage(name: str, n: int, simulations: int) -> float:
 def median_coverage(name: str, n: int, simulations: int) -> float:
     """Return the coverage of the interval of the median; nan if the repetitions do not support an interval."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
-    return coverage(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
+    return coverage(median_bounds(samples), MEDIANS[name]) if n >= 5 else math.nan
 
 
 def coverage_of_pairs(name: str, n: int, simulations: int) -> float:

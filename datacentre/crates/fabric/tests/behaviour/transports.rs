@@ -1,9 +1,11 @@
 //! Transports on the fabric, compared with closed forms.
 
-use cellbed_fabric::description::Description;
 use cellbed_fabric::transport::AnyTransport;
 use cellbed_fabric::units::{HostId, Picos};
 use cellbed_fabric::{Node, Record, Simulation};
+use serde_json::{Value, json};
+
+use crate::{described, leaf_spine, parsed, run, star};
 
 /// Duration of a packet; latencies of a control packet and of a full packet between hosts of a rack: 40 bytes, then the
 /// whole packet, at 10 Gbit/s; two hops of 200 ns.
@@ -11,22 +13,21 @@ const T: u64 = 1_200_000;
 const CONTROL: u64 = 2 * 32_000 + 400_000;
 const FULL: u64 = 32_000 + T + 400_000;
 
+fn description(topology: Value, transport: Value, traffic: Value) -> Value {
+    json!({"seed": 1, "topology": topology, "transport": transport, "traffic": traffic})
+}
+
 /// Runs flows, given as bytes, source, destination and start (ps), on four hosts with 10 Gbit/s at one switch.
 fn rack(
     transport: &str,
     flows: &[(u64, u32, u32, u64)],
     buffer: u64,
 ) -> (Vec<Record>, Simulation<AnyTransport>) {
-    let transport: serde_json::Value = serde_json::from_str(transport).unwrap();
-    let (records, simulation) = run(serde_json::json!({
-        "seed": 1,
-        "topology": {
-            "kind": "leaf-spine", "racks": 1, "hosts_per_rack": 4, "spines": 1, "host_bps": 10e9, "core_bps": 40e9,
-            "hop_ps": 200_000, "buffer_bytes": buffer, "card_buffer_bytes": 1_000_000
-        },
-        "transport": transport,
-        "traffic": {"trace": flows},
-    }));
+    let mut topology = leaf_spine(1, 4, 40e9);
+    topology["buffer_bytes"] = json!(buffer);
+    topology["card_buffer_bytes"] = json!(1_000_000);
+    let traffic = json!({"trace": flows});
+    let (records, simulation) = run(description(topology, parsed(transport), traffic));
     assert_eq!(records.len(), flows.len());
     (records, simulation)
 }
@@ -104,53 +105,29 @@ fn a_starved_flow_of_pfabric_probes_without_data() {
     assert!(dropped(1) < dropped(0));
 }
 
-fn simulation(description: serde_json::Value) -> Simulation<AnyTransport> {
-    let description: Description = serde_json::from_value(description).unwrap();
-    description.simulation().unwrap()
-}
-
-/// Runs a description in JSON. Returns its flows, and the finished simulation.
-fn run(description: serde_json::Value) -> (Vec<Record>, Simulation<AnyTransport>) {
-    let mut simulation = simulation(description);
-    let mut records = Vec::new();
-    simulation.run(|record| records.push(record));
-    (records, simulation)
-}
-
-fn leaf_spine(transport: serde_json::Value, load: f64, flows: u32) -> serde_json::Value {
-    serde_json::json!({
-        "seed": 1,
-        "topology": {
-            "kind": "leaf-spine", "racks": 4, "hosts_per_rack": 8, "spines": 2, "host_bps": 10e9, "core_bps": 40e9,
-            "hop_ps": 200_000
-        },
-        "transport": transport,
-        "traffic": {"flows": flows, "load": load, "sizes": [[1460, 0.3], [14600, 0.8], [292_000, 1.0]]}
-    })
+/// 32 hosts in four racks.
+fn loaded(transport: Value) -> Value {
+    let traffic =
+        json!({"flows": 500, "load": 0.8, "sizes": [[1460, 0.3], [14600, 0.8], [292_000, 1.0]]});
+    description(leaf_spine(4, 8, 40e9), transport, traffic)
 }
 
 #[test]
 fn two_dctcp_flows_keep_the_queue_at_the_mark() {
     // Two sources, one destination, 10 Gbit/s, a round trip of 100 µs plus transmission times; marks above 40 packets.
     let packets = 40.0;
-    let mut simulation = simulation(serde_json::json!({
-        "seed": 1,
-        "topology": {
-            "kind": "graph", "hosts": 3, "switches": 1,
-            "links": [[0, 3, 10e9, 25_000_000], [1, 3, 10e9, 25_000_000], [2, 3, 10e9, 25_000_000]],
-            "buffer_bytes": 1_000_000, "mark_above_bytes": 60_000
-        },
-        "transport": {"kind": "dctcp"},
-        "traffic": {"trace": [[60_000_000, 0, 2, 0], [60_000_000, 1, 2, 7_000_000]]}
-    }));
+    let mut topology = star(&[(10e9, 25_000_000); 3], 1_000_000);
+    topology["mark_above_bytes"] = json!(60_000);
+    let traffic = json!({"trace": [[60_000_000, 0, 2, 0], [60_000_000, 1, 2, 7_000_000]]});
+    let description = described(description(topology, json!({"kind": "dctcp"}), traffic));
+    let mut simulation = description.simulation().unwrap();
     // Traffic at the port to the destination so far: bytes, bytes · waiting time, drops.
     let mut until = |millis: u64| {
         while simulation.fabric().now() < Picos::from_millis(millis) {
             assert!(simulation.advance(100, &mut |_| {}));
         }
         let fabric = simulation.fabric();
-        let edges = fabric.topology().edges().iter();
-        let mut ports = edges.zip(fabric.port_counters());
+        let mut ports = fabric.topology().edges().iter().zip(fabric.port_counters());
         let (_, port) = ports
             .find(|(edge, _)| edge.to == Node::Host(HostId(2)))
             .unwrap();
@@ -178,10 +155,10 @@ fn two_dctcp_flows_keep_the_queue_at_the_mark() {
 #[test]
 fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
     for kind in ["phost", "pfabric", "dctcp"] {
-        let mut description = leaf_spine(serde_json::json!({"kind": kind}), 0.8, 500);
+        let mut description = loaded(json!({"kind": kind}));
         let (unsampled, _) = run(description.clone());
         let kinds: Vec<u16> = [vec![0; 32], vec![1; 4], vec![2; 2]].concat();
-        description["sampling"] = serde_json::json!({"interval_ps": 100_000, "kinds": kinds});
+        description["sampling"] = json!({"interval_ps": 100_000, "kinds": kinds});
         let (records, simulation) = run(description);
         assert_eq!(records, unsampled, "{kind}");
         // For all cards: the integral of waiting bytes over time, and the longest queue.
@@ -209,15 +186,9 @@ fn connections_of_a_host_take_turns_at_its_card() {
     // Two flows from one source to two destinations, limited by the source's card: the card drops and marks nothing,
     // and each flow gets half of its rate.
     for kind in ["tcp", "dctcp"] {
-        let (records, simulation) = run(serde_json::json!({
-            "seed": 1,
-            "topology": {
-                "kind": "graph", "hosts": 3, "switches": 1,
-                "links": [[0, 3, 10e9, 1_000_000], [1, 3, 10e9, 1_000_000], [2, 3, 10e9, 1_000_000]]
-            },
-            "transport": {"kind": kind},
-            "traffic": {"trace": [[10_000_000, 0, 1, 0], [10_000_000, 0, 2, 0]]}
-        }));
+        let traffic = json!({"trace": [[10_000_000, 0, 1, 0], [10_000_000, 0, 2, 0]]});
+        let topology = star(&[(10e9, 1_000_000); 3], BUFFER);
+        let (records, simulation) = run(description(topology, json!({"kind": kind}), traffic));
         let card = *simulation.fabric().port_counters().next().unwrap();
         assert!(card.most_bytes <= 4_500, "{kind}: {card:?}");
         assert_eq!((card.dropped, card.marked), (0, 0), "{kind}");
@@ -236,16 +207,11 @@ fn connections_of_a_host_take_turns_at_its_card() {
 #[test]
 fn switches_mark_and_hosts_do_not() {
     // Alizadeh et al., "DCTCP", SIGCOMM 2010, §3.1.
-    let (_, simulation) = run(serde_json::json!({
-        "seed": 1,
-        "topology": {
-            "kind": "graph", "hosts": 3, "switches": 1,
-            "links": [[0, 3, 10e9, 1_000_000], [1, 3, 1e9, 1_000_000], [2, 3, 10e9, 1_000_000]],
-            "buffer_bytes": 1_000_000, "mark_above_bytes": 1
-        },
-        "transport": {"kind": "dctcp"},
-        "traffic": {"trace": [[1_000_000, 0, 1, 0]]}
-    }));
+    let links = [(10e9, 1_000_000), (1e9, 1_000_000), (10e9, 1_000_000)];
+    let mut topology = star(&links, 1_000_000);
+    topology["mark_above_bytes"] = json!(1);
+    let traffic = json!({"trace": [[1_000_000, 0, 1, 0]]});
+    let (_, simulation) = run(description(topology, json!({"kind": "dctcp"}), traffic));
     let fabric = simulation.fabric();
     let edges = fabric.topology().edges().iter();
     let marked: Vec<_> = edges
@@ -254,4 +220,60 @@ fn switches_mark_and_hosts_do_not() {
         .map(|(edge, _)| edge.from)
         .collect();
     assert_eq!(marked, [Node::Switch(0)]);
+}
+
+/// Returns sums of completion times and of times until the acknowledgement, ps, of 300 flows of seed 7; and the dropped
+/// bytes.
+fn sums(transport: &str, traffic: &str, buffer: u64) -> (u64, u64, u64) {
+    let mut topology = leaf_spine(3, 4, 20e9);
+    topology["buffer_bytes"] = json!(buffer);
+    let mut description = description(topology, parsed(transport), parsed(traffic));
+    description["seed"] = json!(7);
+    let (records, simulation) = run(description);
+    assert_eq!(records.len(), 300, "{transport}");
+    let ends = records.iter().map(|it| it.completion().0);
+    let acknowledged = records.iter().map(|it| it.acknowledged.0 - it.flow.start.0);
+    (
+        ends.sum(),
+        acknowledged.sum(),
+        simulation.fabric().counters().dropped,
+    )
+}
+
+#[test]
+fn results_of_a_seed_never_change() {
+    let traffic =
+        r#"{"flows": 300, "load": 0.8, "sizes": [[1460, 0.5], [14600, 0.8], [292000, 1.0]]}"#;
+    let transports = [
+        r#"{"kind": "phost"}"#,
+        r#"{"kind": "phost", "short_flow": 0}"#,
+        r#"{"kind": "pfabric"}"#,
+    ];
+    let results = transports.map(|transport| sums(transport, traffic, 36_864));
+    assert_eq!(
+        results,
+        [
+            (24_556_762_090, 24_965_033_273, 0),
+            (25_048_358_592, 25_448_875_507, 0),
+            (21_168_961_438, 21_634_812_226, 439_700),
+        ]
+    );
+}
+
+#[test]
+fn every_flow_ends_however_much_is_dropped() {
+    let incast = r#"{
+        "flows": 300, "load": 3.0, "sizes": [[1460, 0.3], [58400, 1.0]], "pattern": {"kind": "incast", "senders": 11}
+    }"#;
+    for transport in [
+        r#"{"kind": "phost"}"#,
+        r#"{"kind": "pfabric"}"#,
+        r#"{"kind": "tcp"}"#,
+        r#"{"kind": "tcp", "control": "cubic"}"#,
+        r#"{"kind": "tcp", "control": "bbr"}"#,
+        r#"{"kind": "dctcp"}"#,
+    ] {
+        let (_, _, dropped) = sums(transport, incast, 3_000);
+        assert!(dropped > 0, "{transport}");
+    }
 }

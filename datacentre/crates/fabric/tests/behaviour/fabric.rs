@@ -1,28 +1,23 @@
 //! The fabric without a transport: properties of every run.
 
-mod blind;
-
-use cellbed_fabric::description::Description;
 use cellbed_fabric::units::{HostId, Picos};
 use cellbed_fabric::{Counters, Node, Record, Simulation};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::blind::Blind;
+use crate::{described, leaf_spine, parsed, star};
 
 /// Returns a simulation of a description, without its transport.
-fn simulation(description: serde_json::Value) -> Simulation<blind::Blind> {
-    let description: Description = serde_json::from_value(description).unwrap();
-    description.run(|_| Ok(blind::Blind::default())).unwrap()
+fn simulation(description: Value) -> Simulation<Blind> {
+    let description = described(description);
+    description.run(|_| Ok(Blind::default())).unwrap()
 }
 
 /// Runs the description with some parts replaced.
-fn run(changes: serde_json::Value) -> (Vec<Record>, Counters) {
+fn run(changes: Value) -> (Vec<Record>, Counters) {
     let mut description = json!({
-        "seed": 1,
-        "topology": {
-            "kind": "leaf-spine", "racks": 3, "hosts_per_rack": 4, "spines": 2, "host_bps": 10e9, "core_bps": 20e9,
-            "hop_ps": 200_000, "buffer_bytes": 36_864
-        },
-        "transport": {"kind": "tcp"},
+        "seed": 1, "topology": leaf_spine(3, 4, 20e9), "transport": {"kind": "tcp"},
         "traffic": {"flows": 500, "load": 0.6, "sizes": [[1460, 0.5], [14600, 1.0]]}
     });
     merge(&mut description, changes);
@@ -32,14 +27,12 @@ fn run(changes: serde_json::Value) -> (Vec<Record>, Counters) {
     (records, simulation.fabric().counters())
 }
 
-fn merge(into: &mut serde_json::Value, from: serde_json::Value) {
+fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         // given flows replace random ones
-        (serde_json::Value::Object(into), serde_json::Value::Object(from))
-            if !from.contains_key("trace") =>
-        {
+        (Value::Object(into), Value::Object(from)) if !from.contains_key("trace") => {
             for (key, value) in from {
-                merge(into.entry(key).or_insert(serde_json::Value::Null), value);
+                merge(into.entry(key).or_insert(Value::Null), value);
             }
         }
         (into, from) => *into = from,
@@ -87,13 +80,10 @@ proptest! {
         switching in prop::sample::select(vec!["cut-through", "store-and-forward"]),
         balancing in prop::sample::select(vec!["spray", "ecmp"]),
     ) {
-        let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         let changes = json!({
             "seed": seed,
-            "topology": {
-                "discipline": parse(discipline), "switching": switching, "balancing": balancing
-            },
-            "traffic": {"load": load, "pattern": parse(pattern)},
+            "topology": {"discipline": parsed(discipline), "switching": switching, "balancing": balancing},
+            "traffic": {"load": load, "pattern": parsed(pattern)},
         });
         let (records, counters) = run(changes.clone());
         prop_assert_eq!(counters.sent, counters.delivered + counters.dropped);
@@ -106,21 +96,16 @@ proptest! {
     }
 }
 
-/// Returns a switch with `hosts` hosts and equal links.
-fn star(hosts: u32, bps: f64) -> serde_json::Value {
-    let links: Vec<_> = (0..hosts)
-        .map(|host| json!([host, hosts, bps, 200_000]))
-        .collect();
-    json!({"kind": "graph", "hosts": hosts, "switches": 1, "links": links, "buffer_bytes": 1u64 << 40})
-}
+const LINK: (f64, u64) = (10e9, 200_000);
 
 /// Kleinrock, "Queueing Systems" vol. 1, 1975, §5.6: packets of one size arrive at random at a port with load ρ. Their
 /// mean wait is ρ T / (2 (1 − ρ)).
 #[test]
 fn the_mean_wait_at_a_port_is_that_of_m_d_1() {
     // One slow host receives all packets, so that no packet waits elsewhere.
-    let mut topology = star(100, 400e9);
-    topology["links"][0][2] = json!(10e9);
+    let mut links = [(400e9, 200_000); 100];
+    links[0] = LINK;
+    let topology = star(&links, 1 << 40);
     let all_hosts = 99.0 * 400e9 + 10e9;
     for load in [0.3, 0.6, 0.8] {
         let waits = (0..8).map(|seed| {
@@ -133,12 +118,8 @@ fn the_mean_wait_at_a_port_is_that_of_m_d_1() {
             });
             let mut simulation = simulation(description);
             simulation.run(|_| ());
-            let mut ports = simulation
-                .fabric()
-                .topology()
-                .edges()
-                .iter()
-                .zip(simulation.fabric().port_counters());
+            let fabric = simulation.fabric();
+            let mut ports = fabric.topology().edges().iter().zip(fabric.port_counters());
             let (_, port) = ports
                 .find(|(edge, _)| edge.to == Node::Host(HostId(0)))
                 .unwrap();
@@ -163,9 +144,7 @@ fn no_source_wins_every_tie() {
     let trace: Vec<_> = (0..800_u64)
         .map(|flow| json!([1460, 1 + flow % 2, 0, flow / 2 * 10_000_000]))
         .collect();
-    let mut topology = star(3, 10e9);
-    topology["buffer_bytes"] = json!(0);
-    let (records, _) = run(json!({"topology": topology, "traffic": {"trace": trace}}));
+    let (records, _) = run(json!({"topology": star(&[LINK; 3], 0), "traffic": {"trace": trace}}));
     let first = records.iter().filter(|it| it.flow.source == HostId(1));
     assert_eq!(records.len(), 400);
     assert!((150..250).contains(&first.count()));
@@ -177,7 +156,8 @@ fn an_incast_ends_when_the_last_link_has_carried_it() {
     let trace: Vec<_> = (1..=senders)
         .map(|sender| json!([packets * 1460, sender, 0, 0]))
         .collect();
-    let (records, _) = run(json!({"topology": star(41, 10e9), "traffic": {"trace": trace}}));
+    let (records, _) =
+        run(json!({"topology": star(&[LINK; 41], 1 << 40), "traffic": {"trace": trace}}));
     let last = records.iter().map(|record| record.end).max().unwrap();
     // A header at 10 Gbit/s, two hops, and all packets one after the other.
     assert_eq!(

@@ -5,24 +5,17 @@ use cellbed_link::*;
 use cellbed_tcp::*;
 use cellbed_virtual::*;
 
+use crate::{ENDLESS, bottleneck, delay, ms};
+
 const SEGMENT: u64 = 1448;
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn bottleneck(rate: u64) -> StageConfig {
-    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
-    bottleneck.with_queue(Discipline::Infinite).into()
-}
 
 /// 20 Mbit/s and 20 ms each way.
 fn network(changes: &[(u64, u64)]) -> Network {
-    let stages = || vec![bottleneck(20_000_000), DelayConfig::Fixed(ms(20)).into()];
+    let stages = || vec![bottleneck(20_000_000, ENDLESS), delay(20)];
     let changes = changes.iter().map(|&(at, rate)| Change {
         at: ms(at),
         stage: 0,
-        config: bottleneck(rate),
+        config: bottleneck(rate, ENDLESS),
     });
     let downlink = DirectionConfig {
         changes: changes.collect(),
@@ -74,17 +67,11 @@ fn bbr_keeps_its_bandwidth_while_the_application_sends_little() {
     };
     // A round trip of 40 ms at 20 Mbit/s; Linux paces 1 % below the bandwidth.
     let expected = 20e6 * 0.04 / (1500.0 * 8.0);
-    assert!(
-        burst(40) as f64 > 0.95 * expected,
-        "{} of {expected}",
-        burst(40)
-    );
     // The window of this bandwidth needs no first acknowledgement.
-    assert!(
-        burst(20) as f64 > 0.45 * expected,
-        "{} of {expected}",
-        burst(20)
-    );
+    for (millis, share) in [(40, 0.95), (20, 0.45)] {
+        let sent = burst(millis);
+        assert!(sent as f64 > share * expected, "{sent} of {expected}");
+    }
 }
 
 #[test]

@@ -5,36 +5,36 @@ use cellbed_tcp::*;
 use cellbed_virtual::*;
 use proptest::prelude::*;
 
+use crate::{at, bottleneck, ms};
+
+/// Stages that lose, double and damage packets and, with an even seed, let them overtake each other.
 fn stages(rate: u64, queue: u64, loss: f64, seed: u64) -> Vec<StageConfig> {
-    let chance = |probability| Probability::new(probability).expect("from 0 to 1");
-    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
-    let queue = Discipline::DropTail(Limit::bytes(queue));
+    let reorder = seed.is_multiple_of(2);
+    let rare = Probability::new(loss / 4.0).unwrap();
+    let distribution = Distribution::Uniform {
+        mean: ms(12),
+        spread: ms(2),
+    };
+    let delay = RandomDelay {
+        distribution,
+        correlation: Probability::NEVER,
+        reorder,
+        seed: Seed(seed),
+    };
+    let duplication = DuplicationConfig {
+        probability: rare,
+        seed: Seed(seed),
+    };
+    let corruption = CorruptionConfig {
+        probability: rare,
+        seed: Seed(seed),
+    };
     vec![
-        LossConfig::Independent {
-            probability: chance(loss),
-            seed: Seed(seed),
-        }
-        .into(),
-        StageConfig::Duplication(DuplicationConfig {
-            probability: chance(loss / 4.0),
-            seed: Seed(seed),
-        }),
-        StageConfig::Corruption(CorruptionConfig {
-            probability: chance(loss / 4.0),
-            seed: Seed(seed),
-        }),
-        bottleneck.with_queue(queue).into(),
-        // This stage lets packets overtake each other.
-        DelayConfig::Random(RandomDelay {
-            distribution: Distribution::Uniform {
-                mean: Duration::from_millis(12),
-                spread: Duration::from_millis(2),
-            },
-            correlation: Probability::NEVER,
-            reorder: seed.is_multiple_of(2),
-            seed: Seed(seed),
-        })
-        .into(),
+        crate::loss(loss, seed),
+        duplication.into(),
+        corruption.into(),
+        bottleneck(rate, queue),
+        DelayConfig::Random(delay).into(),
     ]
 }
 
@@ -58,15 +58,14 @@ impl Case {
             control,
             ..Tcp::default()
         };
-        let end = Time::from_millis(100_000_000);
-        let download = |network: &mut Network| {
+        let end = at(100_000_000);
+        let download = || {
             let mut downloads = Downloads::new(&[size, 1, size], tcp);
             downloads.keeps_connection = true;
-            network.run(&mut downloads, Time::ZERO, end);
+            self.network().run(&mut downloads, Time::ZERO, end);
             downloads.results().to_vec()
         };
-        let mut network = self.network();
-        let downloads = download(&mut network);
+        let downloads = download();
         assert_eq!(downloads.len(), 3);
         for download in &downloads {
             let least = if download.started == Time::ZERO {
@@ -74,10 +73,9 @@ impl Case {
             } else {
                 20
             };
-            let taken = download.taken().expect("it comes to its end");
-            assert!(taken >= Duration::from_millis(least));
+            assert!(download.taken() >= Some(ms(least)));
         }
-        assert_eq!(download(&mut self.network()), downloads);
+        assert_eq!(download(), downloads);
     }
 }
 

@@ -1,13 +1,11 @@
 //! The bottleneck: a queue served by a schedule.
 
-use crate::packet::DropReason;
-use crate::packet::{Item, Step};
+use crate::packet::{DropReason, Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
 use crate::schedule::{Head, Offer, Schedule, Service};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
-use crate::units::Share;
-use crate::units::{Bytes, MTU, Packets};
+use crate::units::{Bytes, MTU, Packets, Share};
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
 ///
@@ -389,4 +387,44 @@ impl<P> Bottleneck<P> {
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::schedule::RateSeries;
+    use crate::trace::Trace;
+    use crate::units::BitRate;
+
+    #[test]
+    fn a_packet_takes_its_time_at_the_mean_rate() {
+        let secs = Duration::from_secs;
+        let steps = vec![
+            (secs(0), BitRate(100_000_000)),
+            (secs(1), BitRate(1_000_000)),
+        ];
+        let series = |period| Schedule::Series {
+            series: Arc::new(RateSeries::new(steps.clone(), period).unwrap()),
+            offset: Duration::ZERO,
+        };
+        let looped = || Schedule::looped(Arc::new(Trace::from_millis([2, 4]).unwrap()));
+        let half = BottleneckConfig {
+            opportunity: Bytes(750),
+            ..BottleneckConfig::new(looped())
+        };
+        for (bottleneck, nanos) in [
+            (
+                BottleneckConfig::new(series(Some(secs(100)))),
+                Some(6_030_151),
+            ), // 12,000 bits at 1.99 Mbit/s
+            (BottleneckConfig::new(series(None)), Some(120_000)),
+            (BottleneckConfig::mahimahi(looped()), Some(2_000_000)),
+            (half, Some(4_000_000)),
+            (BottleneckConfig::new(Schedule::Unlimited), None),
+        ] {
+            let time = bottleneck
+                .schedule
+                .packet_time(bottleneck.opportunity, bottleneck.overhead);
+            assert_eq!(time, nanos.map(Duration::from_nanos));
+        }
+    }
+}

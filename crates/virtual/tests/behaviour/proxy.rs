@@ -6,19 +6,15 @@ use cellbed_tcp::*;
 use cellbed_virtual::*;
 use proptest::prelude::*;
 
+use crate::{at, delay, direction, ms};
+
 const ENDPOINT: u16 = 0;
 const SERVER: u16 = 1;
 const TOWER: u16 = 2;
 const SECONDS: u64 = 6;
 
 fn bottleneck(rate: u64) -> StageConfig {
-    let limit = Limit::bytes(16_000_000);
-    let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
-    bottleneck.with_queue(Discipline::DropTail(limit)).into()
-}
-
-fn delay(millis: u64) -> StageConfig {
-    DelayConfig::Fixed(Duration::from_millis(millis)).into()
+    crate::bottleneck(rate, 16_000_000)
 }
 
 fn table(kind: Kind) -> ProxyTable {
@@ -36,40 +32,48 @@ fn table(kind: Kind) -> ProxyTable {
 fn network(loss: f64, kind: Option<Kind>) -> Network {
     let rates = (1..5 * SECONDS).map(|step| (step, 40 + step * step * 7919 % 400));
     let changes = rates.map(|(step, megabits)| Change {
-        at: Duration::from_millis(200 * step),
+        at: ms(200 * step),
         stage: 1,
         config: bottleneck(1_000_000 * megabits),
     });
-    let direction = |from, to, stages, changes| DirectionConfig {
-        from,
-        to,
-        stages,
-        changes,
-        ..DirectionConfig::default()
-    };
-    let lost = LossConfig::Independent {
-        probability: Probability::new(loss).unwrap(),
-        seed: Seed(1),
-    };
-    let radio = vec![lost.into(), bottleneck(100_000_000), delay(3)];
+    let radio = vec![crate::loss(loss, 1), bottleneck(100_000_000), delay(3)];
+    let mut radio = direction(TOWER, ENDPOINT, radio);
+    radio.changes = changes.collect();
     let uplink = vec![bottleneck(50_000_000), delay(3)];
+    let directions = vec![
+        direction(ENDPOINT, TOWER, uplink),
+        radio,
+        direction(TOWER, SERVER, vec![delay(20)]),
+        direction(SERVER, TOWER, vec![delay(20)]),
+    ];
+    let proxy = kind.map(|kind| (place(0), table(kind)));
+    graph(3, directions, Vec::new()).with_proxies(proxy.into_iter().collect())
+}
+
+fn graph(
+    vertices: usize,
+    directions: Vec<DirectionConfig>,
+    cells: Vec<(CellConfig, Vec<usize>)>,
+) -> Network {
     let config = GraphConfig {
-        vertices: 3,
-        directions: vec![
-            direction(ENDPOINT, TOWER, uplink, Vec::new()),
-            direction(TOWER, SERVER, vec![delay(20)], Vec::new()),
-            direction(SERVER, TOWER, vec![delay(20)], Vec::new()),
-            direction(TOWER, ENDPOINT, radio, changes.collect()),
-        ],
-        cells: Vec::new(),
+        vertices,
+        directions,
+        cells,
     };
-    let network = Network::graph(config).unwrap().with_log();
-    let place = Place {
-        endpoint: ENDPOINT,
-        uplink: 0,
-        downlink: 3,
-    };
-    network.with_proxies(kind.map(|kind| (place, table(kind))).into_iter().collect())
+    Network::graph(config).unwrap().with_log()
+}
+
+/// Runs downloads without an end over all connections.
+fn serve(network: &mut Network) {
+    while let Some(event) = network.next_event(at(1000 * SECONDS)) {
+        if let Event::Open {
+            connection,
+            at: End::Server,
+        } = event
+        {
+            network.write(connection, End::Server, 1 << 32, 0);
+        }
+    }
 }
 
 /// Returns the share of the radio link that downloads over `connections` use after a second, and its mean queue, bytes.
@@ -84,17 +88,9 @@ fn download(mut network: Network, control: Control, connections: u16) -> (f64, f
         network.connect_hosts(ends, tcp, tcp);
     }
     let (mut used, mut offered, mut queues, mut bins) = (0, 0, 0, 0);
-    while let Some(event) = network.next_event(Time::from_millis(1000 * SECONDS)) {
-        if let Event::Open {
-            connection,
-            at: End::Server,
-        } = event
-        {
-            network.write(connection, End::Server, 1 << 32, 0);
-        }
-    }
+    serve(&mut network);
     network.finished_bins(|direction, bin| {
-        if direction == 3 && bin.start >= Time::from_millis(1000) {
+        if direction == 1 && bin.start >= at(1000) {
             used += bin.used.0;
             offered += bin.capacity.unwrap().0;
             queues += bin.queue.bytes.0;
@@ -109,12 +105,11 @@ fn download(mut network: Network, control: Control, connections: u16) -> (f64, f
 
 #[test]
 fn mmcptp_fills_the_link_with_a_tenth_of_the_queue_of_bbr() {
-    let (bbr_use, bbr_queue) = download(network(0.0, None), Control::Bbr, 1);
-    let (split_use, split_queue) = download(network(0.0, Some(Kind::Split)), Control::Cubic, 1);
+    let (_, bbr_queue) = download(network(0.0, None), Control::Bbr, 1);
+    let (_, split_queue) = download(network(0.0, Some(Kind::Split)), Control::Cubic, 1);
     for connections in [1, 4] {
         let proxied = network(0.0, Some(Kind::Mmcptp));
         let (share, queue) = download(proxied, Control::Cubic, connections);
-        println!("{share} {queue}; BBR {bbr_use} {bbr_queue}; split {split_use} {split_queue}");
         assert!(share > 0.95, "{share}");
         assert!(queue < bbr_queue / 10.0, "{queue} of {bbr_queue}");
         assert!(queue < split_queue / 10.0, "{queue} of {split_queue}");
@@ -124,10 +119,7 @@ fn mmcptp_fills_the_link_with_a_tenth_of_the_queue_of_bbr() {
 #[test]
 fn losses_on_the_radio_link_do_not_slow_mmcptp_down() {
     let share = |loss, kind| download(network(loss, kind), Control::Cubic, 1).0;
-    let (without, with) = (
-        share(0.0, Some(Kind::Mmcptp)),
-        share(0.001, Some(Kind::Mmcptp)),
-    );
+    let [without, with] = [0.0, 0.001].map(|loss| share(loss, Some(Kind::Mmcptp)));
     assert!(with > 0.99 * without, "{with} of {without}");
     assert!(share(0.001, Some(Kind::Split)) < 0.8 * with);
 }
@@ -138,18 +130,7 @@ fn the_server_is_slowed_down_by_the_window_of_the_proxy() {
     let mut network = network(0.0, Some(Kind::Mmcptp));
     let ends = Ends::new((ENDPOINT, 40_000), (SERVER, 80));
     let connection = network.connect_hosts(ends, Tcp::default(), Tcp::default());
-    while network
-        .next_event(Time::from_millis(5000))
-        .is_some_and(|event| {
-            if let Event::Open {
-                at: End::Server, ..
-            } = event
-            {
-                network.write(connection, End::Server, 1 << 32, 0);
-            }
-            true
-        })
-    {}
+    serve(&mut network);
     let left = (1 << 32) - network.unsent(connection, End::Server);
     let ahead = left - network.received(connection, End::Client);
     assert!((7 << 20..10 << 20).contains(&ahead), "{ahead}");
@@ -158,12 +139,6 @@ fn the_server_is_slowed_down_by_the_window_of_the_proxy() {
 /// Endpoints 20 ms away from the server (the last host) whose downlinks of 100 Mbit/s share a cell.
 fn cell(users: u16, scheduler: Scheduler) -> Network {
     let (server, tower) = (users, users + 1);
-    let direction = |from, to, stages| DirectionConfig {
-        from,
-        to,
-        stages,
-        ..DirectionConfig::default()
-    };
     let up = |user| direction(user, tower, vec![bottleneck(50_000_000), delay(3)]);
     let down = |user| direction(tower, user, vec![bottleneck(100_000_000), delay(3)]);
     let mut directions: Vec<_> = (0..users).flat_map(|it| [up(it), down(it)]).collect();
@@ -171,16 +146,11 @@ fn cell(users: u16, scheduler: Scheduler) -> Network {
     directions.push(direction(server, tower, vec![delay(20)]));
     let config = CellConfig {
         scheduler,
-        slot: Duration::from_millis(1),
+        slot: ms(1),
         users: vec![Visit::always(0); users.into()],
     };
     let members = (0..users).map(|user| 2 * usize::from(user) + 1).collect();
-    let config = GraphConfig {
-        vertices: usize::from(users) + 2,
-        directions,
-        cells: vec![(config, members)],
-    };
-    Network::graph(config).unwrap().with_log()
+    graph(usize::from(users) + 2, directions, vec![(config, members)])
 }
 
 fn place(user: u16) -> Place {
@@ -204,19 +174,11 @@ fn shares(users: u16, scheduler: Scheduler, proxied: u16) -> Vec<(f64, f64)> {
         };
         network.connect_hosts(ends, tcp, tcp);
     }
-    while let Some(event) = network.next_event(Time::from_millis(1000 * SECONDS)) {
-        if let Event::Open {
-            connection,
-            at: End::Server,
-        } = event
-        {
-            network.write(connection, End::Server, 1 << 32, 0);
-        }
-    }
+    serve(&mut network);
     let mut found = vec![(0.0, 0.0); users.into()];
     network.finished_bins(|direction, bin| {
         let user = direction / 2;
-        if bin.start >= Time::from_millis(1000) && user < found.len() && direction % 2 == 1 {
+        if bin.start >= at(1000) && user < found.len() && direction % 2 == 1 {
             found[user].0 += bin.used.0 as f64 / (12.5e6 * (SECONDS - 1) as f64);
             found[user].1 += bin.queue.bytes.0 as f64 / (100.0 * (SECONDS - 1) as f64);
         }
@@ -252,9 +214,8 @@ fn users_of_a_cell_fill_it_with_queues_of_their_shares() {
 /// An endpoint (0) moves at `times` (ms) between two towers (3, 4), which are 2 × 10 ms apart. At tower 3, where the
 /// server (2) is, the endpoint shares a cell with another one (1).
 fn towers(loss: f64, times: &[u64], drops: bool) -> Network {
-    let millis = Duration::from_millis;
-    let times: Vec<_> = times.iter().copied().map(millis).collect();
-    let interruption = millis(20);
+    let times: Vec<_> = times.iter().copied().map(ms).collect();
+    let interruption = ms(20);
     let outages = times.iter().map(|&at| (at, interruption)).collect();
     let flushes = if drops { times.clone() } else { Vec::new() };
     let gate = GateConfig::new(outages)
@@ -263,55 +224,38 @@ fn towers(loss: f64, times: &[u64], drops: bool) -> Network {
         .unwrap();
     let moves = |down: bool| {
         let towers = [4, 3].into_iter().cycle();
-        let at = times.iter().zip(towers);
-        let joined = move |(&at, tower)| Move {
-            at,
-            from: if down { tower } else { 0 },
-            to: if down { 0 } else { tower },
+        let joined = move |(&at, tower)| {
+            let (from, to) = if down { (tower, 0) } else { (0, tower) };
+            Move { at, from, to }
         };
-        at.map(joined).collect::<Vec<_>>()
+        times.iter().zip(towers).map(joined).collect::<Vec<_>>()
     };
-    let radio = |seed, gate: &GateConfig| {
-        let lost = LossConfig::Independent {
-            probability: Probability::new(loss).unwrap(),
-            seed: Seed(seed),
-        };
-        vec![
-            lost.into(),
-            gate.clone().into(),
+    let radio = |from, to, seed, gate: &GateConfig, moves| {
+        let gate = gate.clone().into();
+        let stages = vec![
+            crate::loss(loss, seed),
+            gate,
             bottleneck(40_000_000),
             delay(5),
-        ]
-    };
-    let direction = |from, to, stages, moves| DirectionConfig {
-        from,
-        to,
-        stages,
-        moves,
-        ..DirectionConfig::default()
-    };
-    let core = |from, to| direction(from, to, vec![delay(10)], Vec::new());
-    let open = GateConfig::default();
-    let directions = vec![
-        direction(0, 3, radio(1, &gate), moves(false)),
-        direction(3, 0, radio(2, &gate), moves(true)),
-        direction(1, 3, radio(3, &open), Vec::new()),
-        direction(3, 1, radio(4, &open), Vec::new()),
-        core(3, 2),
-        core(2, 3),
-        core(3, 5),
-        core(5, 3),
-        core(4, 5),
-        core(5, 4),
-    ];
-    let mut edges = vec![Duration::ZERO];
-    edges.extend(times.iter().enumerate().map(|(number, &at)| {
-        at + if number % 2 == 0 {
-            Duration::ZERO
-        } else {
-            interruption
+        ];
+        DirectionConfig {
+            moves,
+            ..direction(from, to, stages)
         }
-    }));
+    };
+    let open = GateConfig::default();
+    let mut directions = vec![
+        radio(0, 3, 1, &gate, moves(false)),
+        radio(3, 0, 2, &gate, moves(true)),
+        radio(1, 3, 3, &open, Vec::new()),
+        radio(3, 1, 4, &open, Vec::new()),
+    ];
+    let core = [(3, 2), (2, 3), (3, 5), (5, 3), (4, 5), (5, 4)];
+    directions.extend(core.map(|(from, to)| direction(from, to, vec![delay(10)])));
+    // The endpoint leaves at the times of even number, and is back after the interruption of the odd ones.
+    let mut edges = vec![Duration::ZERO];
+    let pauses = [Duration::ZERO, interruption].into_iter().cycle();
+    edges.extend(times.iter().zip(pauses).map(|(&at, pause)| at + pause));
     let mut visits = vec![Visit::always(0)];
     visits.extend(edges.chunks(2).map(|stay| Visit {
         priority: 0,
@@ -324,15 +268,10 @@ fn towers(loss: f64, times: &[u64], drops: bool) -> Network {
         .collect();
     let cell = CellConfig {
         scheduler: Scheduler::RoundRobin {},
-        slot: millis(1),
+        slot: ms(1),
         users: visits,
     };
-    let config = GraphConfig {
-        vertices: 6,
-        directions,
-        cells: vec![(cell, members)],
-    };
-    Network::graph(config).unwrap().with_log()
+    graph(6, directions, vec![(cell, members)])
 }
 
 proptest! {
@@ -348,8 +287,8 @@ proptest! {
         split: bool,
         kilobytes in 100u64..1000,
     ) {
-        let mut at = 0;
-        let times: Vec<_> = gaps.iter().map(|gap| { at += gap; at }).collect();
+        let mut now = 0;
+        let times: Vec<_> = gaps.iter().map(|gap| { now += gap; now }).collect();
         let kind = if split { Kind::Split } else { Kind::Mmcptp };
         let proxies = [1, 0].map(|user| (place(user), table(kind)));
         let mut network = towers(loss, &times, drops).with_proxies(proxies.into());
@@ -358,7 +297,7 @@ proptest! {
             network.connect_hosts(ends, Tcp::default(), Tcp::default());
         }
         let mut messages = 0;
-        while let Some(event) = network.next_event(Time::from_millis(120_000)) {
+        while let Some(event) = network.next_event(at(120_000)) {
             match event {
                 Event::Open { connection, at } => network.write(connection, at, kilobytes << 10, 0),
                 Event::Message { .. } => messages += 1,
