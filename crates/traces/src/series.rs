@@ -56,7 +56,8 @@ pub struct Imported {
     pub begun_ns: Option<i64>,
 }
 
-/// Writer of a series of opportunities of at most 1500 bytes of IP, ns since the start: little-endian numbers of 64 bits.
+/// Writer of a series of opportunities of at most 1500 bytes of IP: ns since the start, as little-endian numbers of 64
+/// bits.
 pub(crate) struct Opportunities {
     part: Part,
     writer: BufWriter<File>,

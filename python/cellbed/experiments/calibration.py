@@ -64,9 +64,11 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
     """
     with temporary_folder() as folder:
         found = folder / "calibration.json"
-        options = [] if interface is None else ["--interface", interface]
+        options: list[str | Path] = ["--secret", secret, "--seed", str(seed), "--out", found]
+        if interface is not None:
+            options += ["--interface", interface]
         try:
-            run_recorder(["calibrate", server, "--secret", secret, "--seed", str(seed), "--out", found, *options])
+            run_recorder(["calibrate", *options, "--", server])
         except RecordingError as error:
             raise CalibrationError(str(error)) from None
         return parse(found.read_text(encoding="utf-8"))
