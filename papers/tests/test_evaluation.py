@@ -2,16 +2,18 @@
 
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellbed import Link
-from cellbed.path import Tcp, settings
+from cellbed.path import Tcp
+from cellbed.path import settings as transport
 from cellbed.recordings.recording import read_recording
 from cellbed.recordings.summary import summarise
 from cellbed.workloads.virtual.world import World
@@ -49,29 +51,16 @@ def test_errors_that_cancel_in_the_mean_show_in_the_distance() -> None:
     assert statistics.estimate(found.mean, found.units).low is None  # one trial has no interval
 
 
-def test_intervals_come_from_whole_trials() -> None:
-    # Within a trial all samples agree: a thousand of them say no more than one.
-    reference = arrays(*[[10.0] * 1000] * 4)
-    replay = arrays(*[[value] * 1000 for value in (8.0, 10.0, 12.0, 14.0)])
-    estimate = statistics.estimate(statistics.difference(reference, replay).mean, 4)
-    assert estimate.value == pytest.approx(0.1)
-    assert estimate.low is not None
-    assert estimate.high is not None
-    assert estimate.low < 0 < 0.2 < estimate.high
-
-
 @pytest.mark.parametrize(("trials", "conditions"), [(3, 1), (3, 10), (12, 1)])
 def test_of_few_trials_an_interval_has_the_truth_in_it_as_often_as_it_says(trials: int, conditions: int) -> None:
     # One file in each trial, whose time varies by a fifth, over a replay that is right.
-    random, within, evaluations = np.random.default_rng(7), 0, 300
+    random, within, evaluations = np.random.default_rng(7), 0, 150
     for _ in range(evaluations):
         differences = []
         for condition in range(conditions):
             reference, replay = (arrays(*([value] for value in random.normal(1, 0.2, trials))) for _ in range(2))
             differences.append(statistics.difference(reference, replay, (1, condition)).mean)
         found = statistics.estimate(np.mean(differences, axis=0), trials, conditions)
-        assert found.low is not None
-        assert found.high is not None
         within += found.low <= 0 <= found.high
     assert within / evaluations > 0.91  # of three trials, quantiles of the resamples alone had it 3 times in 4
 
@@ -95,6 +84,7 @@ def test_a_trial_without_samples_on_one_side_is_left_out() -> None:
         statistics.difference(arrays([1.0]), arrays([]))
 
 
+@settings(max_examples=40)
 @given(SAMPLES, SAMPLES)
 def test_the_distance_is_that_of_sorted_samples_repeated_to_one_length(first: list[float], second: list[float]) -> None:
     a, b = np.array(first), np.array(second)
@@ -130,7 +120,7 @@ def test_a_network_at_a_position_is_that_of_every_part_with_a_course() -> None:
 
 
 def test_pages_load_sooner_with_less_to_wait_for() -> None:
-    world = World.pair(*[[{"kind": "delay", "fixed_ns": 20_000_000}]] * 2, settings(Tcp()))
+    world = World.pair(*[[{"kind": "delay", "fixed_ns": 20_000_000}]] * 2, transport(Tcp()))
 
     def page(parents: list[int | None]) -> list[Object]:
         return [Object("", "image", 20_000, parent, 0) for parent in parents]
@@ -168,7 +158,6 @@ def test_trials_of_one_recording_say_no_more_than_one() -> None:
     (row, _) = table(pl.DataFrame(rows), [RoundTrips()], ["here"], ["conditional"]).rows
     assert (row.recordings, row.trials) == (2, 40)
     assert row.mean.value == pytest.approx(0.05)
-    assert row.mean.high is not None
     assert row.mean.high > 0.1, "two recordings that differ by a tenth leave the interval wide"
 
 
@@ -189,7 +178,6 @@ def test_errors_of_opposite_sign_do_not_cancel_over_conditions() -> None:
     (whole,) = (row for row in found.rows if row.profile == ALL)
     assert whole.mean.value == pytest.approx(0.03)
     assert whole.bias.value == pytest.approx(0)
-    assert whole.worst is not None
     assert abs(whole.worst[1]) == pytest.approx(0.03)
     assert {row.profile: row.mean.value for row in found.rows if row.profile != ALL} == {
         "here": pytest.approx(0.03),
@@ -234,16 +222,15 @@ def test_pages_are_told_one_by_one_and_together() -> None:
     assert {target.measure: target.reached for target in found.targets}["every page HTTP/2"] is False
 
 
-def evaluate(folder: Path, *options: str) -> dict[str, Any]:
+def evaluate(folder: Path, *options: str, status: int = 0) -> CompletedProcess[str]:
     usual = ["--profiles", "lowband-good", "--methods", "saturation,cellreplay", "--length", "12 s", "--trials", "2"]
-    done = cellbed("evaluate", "replay", *usual, "--results", str(folder), "--json", *options, status=0)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    usual += ["--recordings", "2", "--quick"]
+    return cellbed("evaluate", "replay", *usual, "--results", str(folder), *options, status=status)
 
 
-def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
+def test_a_virtual_evaluation_from_recording_to_table_continues_after_a_stop(tmp_path: Path) -> None:
     folder = tmp_path / "results"
-    found = evaluate(folder, "--applications", "round-trips,downloads", "--recordings", "2", "--jobs", "2")
+    found = json.loads(evaluate(folder, "--jobs", "2", "--json").stdout)
     rows = {(row["measure"], row["profile"], row["method"]): row for row in found["rows"]}
     for measure in ("round trip", "download of 1 KB", "download of 10 MB"):
         for method in ("saturation", "cellreplay"):
@@ -253,7 +240,8 @@ def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
             assert row["wasserstein"]["value"] >= abs(row["mean"]["value"]) - 1e-9
     assert json.loads((folder / "table.json").read_text()) == found
     samples = pl.read_parquet(folder / "samples.parquet")
-    assert samples.height == 3 * 2 * (100 + 7 * 3 + 2)
+    counts = dict(samples.group_by("application").len().iter_rows())
+    assert (counts["round-trips"], counts["downloads"]) == (3 * 2 * 100, 3 * 2 * (7 * 3 + 2))
     assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
     assert set(zip(samples["trial"], samples["recording"], strict=True)) == {(0, 0), (1, 1)}
     met = samples.group_by("trial", "application").agg(pl.col("position_ns", "seed").n_unique())
@@ -261,30 +249,19 @@ def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
     first, second = (read_recording(folder / "recordings" / f"lowband-good-{number}a") for number in (1, 2))
     assert first.description.id != second.description.id
     assert not summarise(first)["warnings"], "its saturation never left the link idle"
-
-
-def test_a_stopped_evaluation_continues_and_has_the_same_table_by_any_number_of_processes(tmp_path: Path) -> None:
-    options = ("--applications", "round-trips", "--recordings", "2")
-    whole = evaluate(tmp_path / "results", *options)
-    kept = tmp_path / "results" / "samples" / "lowband-good-1.parquet"
+    # A stopped evaluation runs what is missing, in any number of processes.
+    kept = folder / "samples" / "lowband-good-1.parquet"
     before = kept.stat().st_mtime_ns
-    (tmp_path / "results" / "samples" / "lowband-good-2.parquet").unlink()
-    assert evaluate(tmp_path / "results", *options, "--jobs", "2") == whole
+    (folder / "samples" / "lowband-good-2.parquet").unlink()
+    shown = evaluate(folder).stdout
     assert kept.stat().st_mtime_ns == before
-    other = cellbed("evaluate", "replay", "--results", str(tmp_path / "results"), "--seed", "2", status=2)
+    assert json.loads((folder / "table.json").read_text()) == found
+    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up bola"):
+        assert text in shown
+    assert "reached" in shown or "missed" in shown
+    other = evaluate(folder, "--seed", "2", status=2)
     assert "seed" in other.stderr
     assert "choose another folder" in other.stderr
-
-
-def test_every_application_runs_and_the_table_names_what_was_missed(tmp_path: Path) -> None:
-    done = cellbed(
-        *("evaluate", "replay", "--quick", "--profiles", "lowband-good", "--methods", "saturation", "--trials", "1"),
-        *("--length", "12 s", "--results", str(tmp_path / "results")),
-        status=0,
-    )
-    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up bola"):
-        assert text in done.stdout
-    assert "reached" in done.stdout or "missed" in done.stdout
 
 
 def test_devices_at_one_place_have_their_own_failed_blocks() -> None:
@@ -296,18 +273,13 @@ def test_devices_at_one_place_have_their_own_failed_blocks() -> None:
     assert 0.05 < (light != heavy).mean() < 0.95  # a tenth of the blocks fail
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "words"),
-    [
+def test_a_wrong_option_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
+    for option, value, words in (
         ("--profiles", "lowband-god", "did you mean 'lowband-good'"),
         ("--applications", "downloads,games", "'games' is not known"),
         ("--methods", ",", "names nothing"),
         ("--length", "long", "--length"),
-    ],
-)
-def test_a_wrong_option_is_an_error_before_anything_is_written(
-    tmp_path: Path, option: str, value: str, words: str
-) -> None:
-    done = cellbed("evaluate", "replay", option, value, "--results", str(tmp_path / "results"), status=2)
-    assert words in done.stderr
-    assert not (tmp_path / "results").exists()
+    ):
+        done = cellbed("evaluate", "replay", option, value, "--results", tmp_path / "results", status=2)
+        assert words in done.stderr
+        assert not (tmp_path / "results").exists()

@@ -16,10 +16,10 @@ LOSSES = ("0 %", "0.1 %", "0.5 %")
 SIZES_MB = (125, 175, 200, 225)
 
 
-def published(factor: float = 1.0) -> Data:
-    """Trials with the paper's figures. factor: of CUBIC's throughput at a loss."""
+def published() -> Data:
+    """Trials with the paper's figures."""
     loss = [
-        {"law": law, "loss": at, "throughput_down_mbit_s": value * (factor if law == "CUBIC" and at != "0 %" else 1)}
+        {"law": law, "loss": at, "throughput_down_mbit_s": value}
         for law, values in TABLE_4.items()
         for at, value in zip(LOSSES, values, strict=True)
     ]
@@ -57,22 +57,6 @@ def test_published_figures_agree_with_each_claim() -> None:
         assert finding.magnitude == ("yes" if finding.claim.figure is not None else "–"), finding
 
 
-def test_another_throughput_contradicts_the_claims_about_it() -> None:
-    findings = evaluate(PUBLICATION, published(factor=30.0))
-    assert findings["kept-cubic-0.1"].same == "no"
-    assert findings["cubic-over-reno-0.5"].same == "no"
-    assert findings["kept-reno-0.1"].same == "yes"
-    assert findings["kept-cubic-0.1"].magnitude == "no"
-
-
-def test_a_link_without_loss_or_jitter_contradicts_the_loss_alone() -> None:
-    data = published()
-    nothing = data["udp"].frame.with_columns(jitter_p50_s=pl.lit(0.0), datagrams_lost_share=pl.lit(0.0))
-    findings = evaluate(PUBLICATION, {"udp": Trials(nothing)})
-    assert (findings["udp-loss-125"].same, findings["udp-loss-125"].magnitude) == ("no", "no")
-    assert (findings["udp-jitter-125"].same, findings["udp-jitter-125"].magnitude) == ("yes", "no")
-
-
 def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> None:
     sweeps = Sweeps(PUBLICATION, [], tmp_path, Execution(virtual=True), short=False, running=False)
     assert {each.name: len(plan.points) for each, plan in sweeps.plans} == {
@@ -85,12 +69,6 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
     }
     mobile = [trial.tables["links"]["mobile"] for _, plan in sweeps.plans for trial in plan.trials]
     assert {each["base_delay"] for each in mobile} == {"0 ms"}, "the 112 ms of Table I are those of the core"
-    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--dry-run", cwd=tmp_path, status=0)
-    assert "file: 2 points" in done.stdout
-
-
-def test_a_short_reproduction_takes_about_ten_minutes(tmp_path: Path) -> None:
-    assert Sweeps(PUBLICATION, [], tmp_path, Execution(), short=True, running=False).seconds() <= 630
 
 
 @pytest.mark.slow
@@ -117,8 +95,6 @@ def test_a_migration_has_the_published_sizes_in_virtual_time_and_a_service_of_th
     (virtual,) = PUBLICATION.select_experiments(["migration"], "--experiment")
     command, strategy, model = virtual.factors["move"]["levels"]["stop-and-copy, 4.2 GB"]
     assert (command[-1], strategy, model) == ("0", "stop-and-copy", {"size": "4.2 GB", "restore": "13.84 s"})
-    assert virtual.real is not None
     assert virtual.real["move"]["levels"]["state, 4.2 GB"][0][-1] == "4200"
     short = virtual.shorten().real
-    assert short is not None
     assert list(short["move"]["levels"]) == ["stop-and-copy, 0.2 GB", "state, 0.2 GB", "post-copy, 0.2 GB"]

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def outcome(labels: Mapping[str, str], seed: int) -> dict[str, Any]:
         "mean_packets": 100.0,
         **{f"fct_p{each}_s": pdcell.rank(times, each / 100) for each in pdcell.PERCENTILES},
         **{f"short_{name}_s": 0.01 if mrfs else 1.2 for name in pdcell.QUALITIES},
-        "refused_share": 0.9 if phost else 0.1 + seed / 1000, "offered_per_delivered": 10.0, "duration_s": 50.0,
+        "refused_share": 0.9 if phost else 0.1 + seed / 1000, "duration_s": 50.0,
         "times_s": [0.0, 1.0, 50.0], "occupancy": [0, 2000, 0], "full_after_s": 1.0 if phost else math.inf,
         "full_share": 0.99 if phost else 0.0,
     }  # fmt: skip
@@ -47,25 +46,14 @@ def outcome(labels: Mapping[str, str], seed: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    return {
-        name: Trials(
-            pl.DataFrame(
-                [
-                    {
-                        "point": at,
-                        "repetition": run.seed,
-                        "status": "complete",
-                        **run.labels,
-                        **outcome(run.labels, run.seed),
-                    }
-                    for at, run in enumerate(group)
-                ],
-                infer_schema_length=None,
-            ),
-            USUAL,
-        )
-        for name, group in runs_of(short=True).items()
-    }
+    data = {}
+    for name, group in runs_of(short=True).items():
+        rows = [
+            {"point": at, "repetition": run.seed, "status": "complete", **run.labels, **outcome(run.labels, run.seed)}
+            for at, run in enumerate(group)
+        ]
+        data[name] = Trials(pl.DataFrame(rows, infer_schema_length=None), USUAL)
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +131,6 @@ def test_assertions_of_one_statement_count_once(data: Data, found: dict[str, Fin
     little = changed(data, "9", "fct_p99_s", 0.109, transport="pHost")
     verdicts = statements(evaluate(PDCELL_PAPER, little).values())
     assert verdicts["FCT, pHost+PFS over pDCell-PFS (paper-like)"] == "part"
-    assert "in part" in page.page(page.Result(PDCELL_PAPER, little, [], True, "", ""))
 
 
 def test_the_page_has_every_claim_and_figure(data: Data) -> None:
@@ -157,7 +144,7 @@ def test_the_page_has_every_claim_and_figure(data: Data) -> None:
     assert "Fig. 9: pDCell, pHost and TCP" in text
     assert "log-uniform from 1460 B" in text
     assert set(result.json()["answers"]) == {"Transports", "Scalability", "Queues"}
-    assert page.page(replace(result, data={"8": data["8"]})).count("<svg") == 1
+    assert "FCT, pHost+PFS over pDCell-PFS (paper-like)" in text
 
 
 def test_a_very_small_reproduction_is_simulated_and_continued(tmp_path: Path) -> None:

@@ -3,26 +3,24 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from cellbed.recordings.recording import read_recording
+from recorder_server import RECORD, secret
 from two_devices import DEVICES, SERVER, two_devices
 
-RECORD = [sys.executable, "-m", "cellbed", "record"]
+__all__ = ["secret"]
 
 
 @pytest.mark.slow
-def test_the_queue_of_one_device_is_kept_by_news_over_the_other(tmp_path: Path) -> None:
-    secret, folder = tmp_path / "secret", tmp_path / "recording"
-    subprocess.run([*RECORD, "secret", str(secret)], check=True, capture_output=True)
+def test_the_queue_of_one_device_is_kept_by_news_over_the_other(secret: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
     with two_devices("4mbit", "8mbit") as world:
         listen = ["serve", "--secret", str(secret), "--listen", f"{SERVER}:7700", "--json"]
         server = subprocess.Popen([*world.inside("server"), *RECORD, *listen], stdout=subprocess.PIPE, text=True)
-        assert server.stdout is not None
         assert json.loads(server.stdout.readline())["event"] == "listening"
         options = ["--no-calibration", "--light-train", "2:3", "--saturation", "adaptive", "--duration", "15 s"]
         devices = ["--light-interface", DEVICES[0], "--heavy-interface", DEVICES[1]]

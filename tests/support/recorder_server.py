@@ -38,7 +38,7 @@ def serving(secret: Path, listen: str = "127.0.0.1:0", **options: Any) -> Iterat
 
 
 @contextmanager
-def network(uplink: Stages, downlink: Stages, folder: Path, **changes: Any) -> Iterator[EmulatorProcess]:
-    with EmulatorProcess(line_of_two(uplink, downlink, folder, **changes)) as emulator:
+def network(uplink: Stages, downlink: Stages, folder: Path) -> Iterator[EmulatorProcess]:
+    with EmulatorProcess(line_of_two(uplink, downlink, folder)) as emulator:
         emulator.ready()
         yield emulator

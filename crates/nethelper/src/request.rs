@@ -253,12 +253,8 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Request> {
-        Request::parse(
-            &line
-                .split_whitespace()
-                .map(OsString::from)
-                .collect::<Vec<_>>(),
-        )
+        let words = line.split_whitespace().map(OsString::from);
+        Request::parse(&words.collect::<Vec<_>>())
     }
 
     #[test]

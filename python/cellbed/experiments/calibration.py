@@ -19,7 +19,6 @@ from cellbed.scenario.radio import PROFILES
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.ways import WAYS
-from cellbed_node.temporary import temporary_folder
 
 
 class CalibrationError(CellbedError):
@@ -62,16 +61,11 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
 
     Raises CalibrationError with the cause and a remedy.
     """
-    with temporary_folder() as folder:
-        found = folder / "calibration.json"
-        options: list[str | Path] = ["--secret", secret, "--seed", str(seed), "--out", found]
-        if interface is not None:
-            options += ["--interface", interface]
-        try:
-            run_recorder(["calibrate", *options, "--", server])
-        except RecordingError as error:
-            raise CalibrationError(str(error)) from None
-        return parse(found.read_text(encoding="utf-8"))
+    options = ["--seed", str(seed)] if interface is None else ["--seed", str(seed), "--interface", interface]
+    try:
+        return parse(run_recorder(["calibrate", "--secret", secret, *options, "--", server]))
+    except RecordingError as error:
+        raise CalibrationError(str(error)) from None
 
 
 def parse(text: str) -> Calibration:

@@ -19,21 +19,24 @@ def find_recorder() -> Path:
     return _PROGRAM
 
 
-def run_recorder(arguments: Sequence[str | Path]) -> None:
-    """Run a verb of the program, with its progress on standard error.
+def run_recorder(arguments: Sequence[str | Path]) -> str:
+    """Run a verb of the program, with its progress on standard error. Return its output.
 
     Raises RecordingError with the program's error.
     """
     command = [find_recorder(), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        assert process.stdout is not None
         problem = ""
         try:
             for line in process.stderr:
                 problem = line.strip().removeprefix("error: ")
                 if problem == line.strip():
                     sys.stderr.write(line)
+            output = process.stdout.read()  # a few lines, which the pipe holds
         finally:
             process.kill()  # after Ctrl-C; has no effect on a program that has ended
     if process.returncode:
         raise RecordingError(problem)
+    return output

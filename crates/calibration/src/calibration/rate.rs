@@ -87,7 +87,11 @@ pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
 pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueLimit> {
     let mut records = records.to_vec();
     records.sort_unstable_by_key(|record| record.index);
-    let sent = sending_times(&records)?;
+    let known: Vec<_> = records
+        .iter()
+        .map(|it| it.sent_ns.map(|at| at as f64))
+        .collect();
+    let sent = interpolate(&known)?;
     let mut departures: Vec<(i64, u64)> = arrivals(&records);
     let mut gone = 0;
     for (_, bytes) in &mut departures {
@@ -101,7 +105,7 @@ pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueL
     let mut accepted = 0;
     let (mut ahead, mut most) = (Vec::new(), 0);
     for (place, record) in records.iter().enumerate() {
-        let waiting = accepted - departed(sent[place] + least).min(accepted);
+        let waiting = accepted - departed(sent[place] as i64 + least).min(accepted);
         if record.arrived_ns.is_some() {
             accepted += u64::from(record.bytes);
             most = most.max(waiting + u64::from(record.bytes));
@@ -122,32 +126,29 @@ fn overflows(records: &[PacketRecord]) -> bool {
     window.len() >= OVERFLOW_WINDOW / 2 && lost.count() * OVERFLOW_SHARE >= window.len()
 }
 
-/// Return the sending time of each packet; unknown times of lost packets are interpolated. `None` if no time is known.
-fn sending_times(records: &[PacketRecord]) -> Option<Vec<i64>> {
-    let known: Vec<(usize, i64)> = records
-        .iter()
-        .enumerate()
-        .filter_map(|(place, record)| Some((place, record.sent_ns?)))
+/// Return the values with the unknown ones interpolated linearly; before the first and after the last known value, at
+/// their mean pace. `None` if no value is known.
+pub(super) fn interpolate(values: &[Option<f64>]) -> Option<Vec<f64>> {
+    let places = values.iter().enumerate();
+    let known: Vec<(usize, f64)> = places
+        .filter_map(|(place, value)| Some((place, (*value)?)))
         .collect();
-    let (first, last) = (*known.first()?, *known.last()?);
-    let pace = (last.1 - first.1) as f64 / (last.0 - first.0).max(1) as f64;
-    let mut times = Vec::with_capacity(records.len());
-    let mut behind = known.iter().copied().peekable();
-    let mut before = first;
-    for (place, record) in records.iter().enumerate() {
-        while let Some(next) = behind.next_if(|(other, _)| *other <= place) {
-            before = next;
-        }
-        let time = record.sent_ns.unwrap_or_else(|| match behind.peek() {
-            Some(&next) if next.0 > before.0 && place > before.0 => {
-                before.1
-                    + (next.1 - before.1) * (place - before.0) as i64 / (next.0 - before.0) as i64
-            }
-            _ => before.1 + (pace * (place as f64 - before.0 as f64)) as i64,
-        });
-        times.push(time);
-    }
-    Some(times)
+    let ends = (*known.first()?, *known.last()?);
+    let fill = |place: usize| {
+        let next = known.partition_point(|(other, _)| *other < place);
+        let (one, other) = match (next.checked_sub(1), known.get(next)) {
+            (Some(before), Some(after)) => (known[before], *after),
+            _ => ends,
+        };
+        let pace = (other.1 - one.1) / (other.0 - one.0).max(1) as f64;
+        one.1 + pace * (place as f64 - one.0 as f64)
+    };
+    let values = values.iter().enumerate();
+    Some(
+        values
+            .map(|(place, value)| value.unwrap_or_else(|| fill(place)))
+            .collect(),
+    )
 }
 
 /// Return arrivals in order of time, with their bytes.
@@ -297,27 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_knows_its_error() {
+    fn a_mean_knows_its_error_and_a_trimmed_one_ignores_an_outlier() {
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
         assert_eq!(estimate.mean, 2.5);
         assert!((estimate.error - (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Estimate::of(&[]), None);
         assert_eq!(Estimate::of(&[7.0]).unwrap().error, 0.0);
-    }
-
-    #[test]
-    fn an_outlier_does_not_move_a_trimmed_mean() {
         let mut samples: Vec<f64> = (0..20).map(|at| 10.0 + f64::from(at % 2)).collect();
         samples[3] = 500.0;
         let estimate = Estimate::trimmed_mean(&samples).unwrap();
         assert!((estimate.mean - 10.5).abs() < 0.1, "{}", estimate.mean);
         assert!(estimate.error < 0.2, "{}", estimate.error);
-    }
-
-    #[test]
-    fn quantiles_lie_between_samples() {
-        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), Some(2.0));
-        assert_eq!(quantile(&[0.0, 10.0], 0.95), Some(9.5));
-        assert_eq!(quantile(&[], 0.5), None);
     }
 }

@@ -4,7 +4,7 @@
 use cellbed_link::Duration;
 
 use super::design::{BLOCK, Purpose, SHORT, SIZE_ROUND, SIZES};
-use super::rate::{Estimate, quantile};
+use super::rate::{Estimate, interpolate, quantile};
 use super::result::{GapProfile, LengthProfile, PredictionError};
 use super::{PACKET_BITS, nothing};
 use crate::plan::{PacketRecord, TimedTrain, Way};
@@ -103,30 +103,13 @@ fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
 /// Means in ns, never decreasing. Missing values are interpolated between neighbours; first and last are known.
 /// Neighbouring means of different trains may decrease: then the maximum so far is used.
 fn fill_gaps(each: &[Option<Estimate>]) -> Vec<i64> {
-    let mut means = Vec::with_capacity(each.len());
-    let (mut before, mut most) = ((0, 0.0), 0);
-    for (place, estimate) in each.iter().enumerate() {
-        let mean = match estimate {
-            Some(estimate) => {
-                before = (place, estimate.mean);
-                estimate.mean
-            }
-            None => {
-                let next = each[place..]
-                    .iter()
-                    .position(Option::is_some)
-                    .map(|more| place + more);
-                let behind = next.and_then(|next| Some((next, each[next]?.mean)));
-                behind.map_or(before.1, |(next, mean)| {
-                    before.1
-                        + (mean - before.1) * (place - before.0) as f64 / (next - before.0) as f64
-                })
-            }
-        };
-        most = most.max(mean as i64);
-        means.push(most);
-    }
-    means
+    let means: Vec<_> = each.iter().map(|each| each.map(|it| it.mean)).collect();
+    let means = interpolate(&means).unwrap_or_default();
+    let rising = means.into_iter().scan(0, |most, mean| {
+        *most = (mean as i64).max(*most);
+        Some(*most)
+    });
+    rising.collect()
 }
 
 /// R*_L(N): arrival of the last of N packets, predicted from trains of length L, ns. Light opportunities first, then

@@ -76,8 +76,9 @@ mod tests {
         }
     }
 
-    /// Runs a scheduler with punctual calls.
-    fn run(scheduler: &mut TrainScheduler) -> Vec<(Time, u32, Train)> {
+    /// Runs a plan with punctual calls.
+    fn run(plan: TrainPlan) -> Vec<(Time, u32, Train)> {
+        let mut scheduler = TrainScheduler::new(plan, Time::from_millis(3));
         let mut emitted = Vec::new();
         while let Some(due) = scheduler.next_event() {
             let (number, train) = scheduler.emit(due).unwrap();
@@ -87,30 +88,23 @@ mod tests {
     }
 
     #[test]
-    fn trains_come_in_rotation_at_even_gaps() {
-        let start = Time::from_millis(3);
-        let emitted = run(&mut TrainScheduler::new(plan(0.0, Some(4)), start));
-        let expected = [
-            (Time::from_millis(3), 0, train(25, 50)),
-            (Time::from_millis(53), 1, train(1, 1)),
-            (Time::from_millis(103), 2, train(5, 100)),
-            (Time::from_millis(153), 3, train(25, 50)),
-        ];
-        assert_eq!(emitted, expected);
-    }
-
-    #[test]
-    fn a_train_may_have_a_gap_of_its_own() {
+    fn trains_come_in_rotation_each_after_the_gap_of_the_one_before() {
         let mut plan = plan(0.0, Some(4));
         plan.rotation[1].gap_ns = Some(400_000_000);
-        let emitted = run(&mut TrainScheduler::new(plan, Time::ZERO));
-        let times: Vec<Time> = emitted.iter().map(|(due, ..)| *due).collect();
-        assert_eq!(times, [0, 50, 450, 500].map(Time::from_millis));
+        let [one, two, three] = [0, 1, 2].map(|place| plan.rotation[place]);
+        let [first, second, third, last] = [3, 53, 453, 503].map(Time::from_millis);
+        let expected = [
+            (first, 0, one),
+            (second, 1, two),
+            (third, 2, three),
+            (last, 3, one),
+        ];
+        assert_eq!(run(plan), expected);
     }
 
     #[test]
     fn jittered_gaps_spread_evenly_round_their_mean() {
-        let emitted = run(&mut TrainScheduler::new(plan(0.4, Some(2001)), Time::ZERO));
+        let emitted = run(plan(0.4, Some(2001)));
         let gaps: Vec<f64> = emitted
             .windows(2)
             .map(|pair| (pair[1].0 - pair[0].0).as_secs_f64())

@@ -49,7 +49,7 @@ pub enum Order {
 /// Message from a path's thread.
 pub enum Message {
     Events(Vec<Event>),
-    /// Packets lost so far because this machine's receive buffer was full.
+    /// Packets lost since the last such message because this machine's receive buffer was full.
     Overflows(u64),
     /// The thread has ended with an error.
     Failed(Error),
@@ -83,7 +83,6 @@ impl PathThread {
             outbox: Outbox::default(),
             orders: receiver,
             companion: None,
-            overflows: 0,
             refused_since: None,
             recent: (Time::ZERO, 0),
             busy: false,
@@ -141,8 +140,6 @@ struct Loop {
     outbox: Outbox,
     orders: Receiver<Order>,
     companion: Option<Sender<Order>>,
-    /// Number of overflows last reported.
-    overflows: u64,
     refused_since: Option<Time>,
     /// Begin of the current count of packets, and the count.
     recent: (Time, usize),
@@ -174,9 +171,8 @@ impl Loop {
             if !events.is_empty() && !report(Message::Events(events)) {
                 return Ok(());
             }
-            let overflows = self.inbox.overflows();
-            if overflows != self.overflows {
-                self.overflows = overflows;
+            let overflows = self.inbox.take_overflows();
+            if overflows > 0 {
                 report(Message::Overflows(overflows));
             }
         }

@@ -59,7 +59,7 @@ pub enum Verb {
     /// Record a network.
     #[command(after_help = RECORD_EXAMPLES)]
     Record(Box<Record>),
-    /// Measure the parameters of a network in less than five minutes.
+    /// Measure the parameters of a network in less than five minutes, and print them as JSON.
     Calibrate(Calibrate),
     /// Run the server for clients with the secret.
     #[command(after_help = SERVE_EXAMPLES)]
@@ -99,6 +99,15 @@ pub enum SaturationMethod {
     Fixed,
     /// At a rate that keeps 0.75 to 3 s of packets queued, controlled by feedback over the other interface.
     Adaptive,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Calibrate {
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Seed of the order of trains.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -180,7 +189,7 @@ pub struct Record {
     /// Skip the calibration; trains and rates must be given.
     #[arg(long, help_heading = "Calibration")]
     pub no_calibration: bool,
-    /// Use the calibration in this file, written by `calibrate`.
+    /// Use the calibration in this file, written by `cellbed calibrate`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Calibration", conflicts_with = "no_calibration")]
     pub calibration: Option<PathBuf>,
     /// Seed of the jitter and of the order of the calibration's trains.
@@ -194,18 +203,6 @@ pub struct Record {
 
     #[command(flatten)]
     pub signal: Signal,
-}
-
-#[derive(Args, Debug, Clone)]
-pub struct Calibrate {
-    #[command(flatten)]
-    pub reach: Reach,
-    /// Write the parameters to this JSON file instead of printing them.
-    #[arg(long = "out", short = 'o', alias = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
-    /// Seed of the order of trains.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub seed: u64,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -1,18 +1,15 @@
-//! `record` and `calibrate`: options to a recording, or to the parameters of a network.
+//! `record`: options to a recording.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cellbed_link::{BitRate, Duration, Seed};
 use serde::de::DeserializeOwned;
 
-use super::arguments::{Calibrate, Reach, Record, SaturationMethod};
+use super::arguments::{Record, SaturationMethod};
 use super::progress::Output;
-use super::say;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Error, Result};
 use crate::record::{Access, Notice, Plan, Recorder};
 use crate::recording::{Arrangement, Head, Heavy, Light, Role, check_free, rfc3339};
 use crate::secure::{Secret, hexadecimal, random_bytes};
@@ -39,8 +36,16 @@ pub fn record(arguments: &Record) -> Result<()> {
         .clone()
         .unwrap_or_else(|| named_by_time(&started));
     check_free(&folder)?; // fail early: calibration takes minutes
-    let access = access(arguments)?;
-    let mut output = Output::new(arguments.reach.json, arguments.reach.quiet);
+    let reach = &arguments.reach;
+    let heavy = arguments.heavy_interface.as_ref();
+    let first = match arguments.only {
+        Some(Role::Heavy) => heavy,
+        _ => arguments.light_interface.as_ref(),
+    };
+    let mut access = access(&reach.server, &reach.secret, reach.interface.clone())?;
+    access.first = access.first.or(first.cloned());
+    access.second = access.second.or(heavy.cloned());
+    let mut output = Output::new(reach.json, reach.quiet);
     let mut watch = |notice: Notice<'_>| output.notice(&notice);
     let mut recorder = Recorder::connect(access)?;
     let calibration = match &arguments.calibration {
@@ -81,26 +86,14 @@ fn resolve(server: &str) -> Result<SocketAddr> {
         .ok_or_else(|| wrong("has no address".into()))
 }
 
-/// The only access to a server.
-fn single_access(reach: &Reach) -> Result<Access> {
+/// Return the access to a server over one interface.
+pub fn access(server: &str, secret: &Path, interface: Option<String>) -> Result<Access> {
     Ok(Access {
-        server: resolve(&reach.server)?,
-        secret: Secret::read(&reach.secret)?,
-        first: reach.interface.clone(),
-        second: None,
+        server: resolve(server)?,
+        secret: Secret::read(secret)?,
+        first: interface.clone(),
+        second: interface,
     })
-}
-
-fn access(arguments: &Record) -> Result<Access> {
-    let mut access = single_access(&arguments.reach)?;
-    let heavy = arguments.heavy_interface.clone();
-    let first = match arguments.only {
-        Some(Role::Heavy) => heavy.clone(),
-        _ => arguments.light_interface.clone(),
-    };
-    access.first = access.first.or(first);
-    access.second = heavy.or(arguments.reach.interface.clone());
-    Ok(access)
 }
 
 /// Minimum duration for turns: pauses in shorter recordings exceed the turns.
@@ -260,87 +253,4 @@ fn head(
         calibration,
         signal: arguments.signal.clone(),
     })
-}
-
-/// Print a calibration for the user.
-fn print(calibration: &Calibration, json: bool) {
-    if json {
-        return say(&serde_json::to_string(calibration).unwrap_or_default());
-    }
-    for sentence in &calibration.verdict {
-        say(sentence);
-    }
-}
-
-/// Calibrate and report the progress.
-pub fn measure(reach: &Reach, seed: u64) -> Result<Calibration> {
-    let mut output = Output::new(reach.json, reach.quiet);
-    let mut recorder = Recorder::connect(single_access(reach)?)?;
-    let calibrator = Calibrator::new(Seed(seed));
-    recorder.calibrate(calibrator, &mut |notice| output.notice(&notice))
-}
-
-pub fn calibrate(arguments: &Calibrate) -> Result<()> {
-    let what = |path: &Path| format!("write {}", path.display());
-    if let Some(path) = arguments.output.as_deref().filter(|path| path.is_dir()) {
-        // Fail before minutes of calibration.
-        return Ok(Err(io::Error::from(io::ErrorKind::IsADirectory)).trying(|| what(path))?);
-    }
-    let calibration = measure(&arguments.reach, arguments.seed)?;
-    if let Some(path) = &arguments.output {
-        let text = serde_json::to_string_pretty(&calibration).unwrap_or_default() + "\n";
-        write_whole(path, text.as_bytes()).trying(|| what(path))?;
-    }
-    print(&calibration, arguments.reach.json);
-    Ok(())
-}
-
-/// Writes a file completely or not at all. A device or a pipe is written in place; a pipe needs a reader.
-fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if place.exists() && !place.is_file() {
-        let waiting_for_no_reader = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        return OpenOptions::new()
-            .write(true)
-            .custom_flags(waiting_for_no_reader)
-            .open(place)?
-            .write_all(content);
-    }
-    let mut partial = place.clone().into_os_string();
-    partial.push(".partial");
-    let written = File::create(&partial)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| fs::rename(&partial, &place));
-    written.inspect_err(|_| drop(fs::remove_file(&partial)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole_and_a_pipe_needs_a_reader() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        std::os::unix::fs::symlink("/dev/full", at("full")).expect("a link");
-        std::os::unix::fs::symlink(at("far"), at("link")).expect("a link");
-        fs::create_dir(at("folder")).expect("a folder");
-        fs::write(at("far"), "old").expect("a file");
-        let pipe = std::process::Command::new("mkfifo")
-            .arg(at("pipe"))
-            .status();
-        assert!(pipe.expect("mkfifo").success());
-        for (name, code) in [("full", 28), ("pipe", 6), ("folder", 21), ("none/x", 2)] {
-            let error = write_whole(&at(name), b"new").expect_err(name);
-            assert_eq!(error.raw_os_error(), Some(code), "{name}: {error}");
-        }
-        write_whole(&at("link"), b"new").expect("written");
-        assert_eq!(fs::read(at("far")).expect("read"), b"new");
-        let mut left: Vec<_> = fs::read_dir(folder.path())
-            .expect("a folder")
-            .map(|it| it.expect("an entry").file_name())
-            .collect();
-        left.sort();
-        assert_eq!(left, ["far", "folder", "full", "link", "pipe"]);
-    }
 }

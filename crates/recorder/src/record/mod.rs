@@ -139,19 +139,15 @@ impl Recorder {
 
     /// Limits the downlink saturation to the server's maximum rate; returns whether that reduced the rate.
     fn limit_to_offer(&self, workload: &mut Workload) -> bool {
-        let Some(offer) = self.paths.offer() else {
-            return false;
-        };
-        match workload {
-            Workload::Saturation { ways, .. } => match &mut ways.downlink {
-                Some(Saturation::Fixed { rate_bps }) if *rate_bps > offer.rate_bps => {
-                    *rate_bps = offer.rate_bps;
-                    true
-                }
-                _ => false,
-            },
-            _ => false,
+        if let Some(offer) = self.paths.offer()
+            && let Workload::Saturation { ways, .. } = workload
+            && let Some(Saturation::Fixed { rate_bps }) = &mut ways.downlink
+            && *rate_bps > offer.rate_bps
+        {
+            *rate_bps = offer.rate_bps;
+            return true;
         }
+        false
     }
 
     /// Passes events to the collector until the run `number` has ended.
@@ -275,7 +271,7 @@ impl Recorder {
                         writing.take(event)?;
                     }
                 }
-                Some((name, Message::Overflows(count))) => writing.overflowed(name, count)?,
+                Some((_, Message::Overflows(count))) => writing.overflowed(count)?,
                 Some((_, Message::Failed(_))) | None => {}
             }
             writing.keep_up(now(), schedule.end(), watch)?;

@@ -6,7 +6,6 @@ use std::path::Path;
 use cellbed_link::{Duration, Time};
 use serde::Serialize;
 
-use super::paths::Name;
 use super::{Notice, Watch};
 use crate::client::{Event, RunEvent};
 use crate::error::Result;
@@ -26,7 +25,6 @@ pub(super) struct Writing {
     flushed: Time,
     synced: Time,
     shown: Time,
-    overflows: [u64; 2],
 }
 
 impl Writing {
@@ -38,7 +36,6 @@ impl Writing {
             flushed: zero,
             synced: zero,
             shown: zero,
-            overflows: [0; 2],
         })
     }
 
@@ -56,14 +53,9 @@ impl Writing {
         self.journal.add(&Entry::Event(event))
     }
 
-    /// Adds packets lost by this machine; `count`: total of the path so far.
-    pub(super) fn overflowed(&mut self, name: Name, count: u64) -> Result<()> {
-        let before = &mut self.overflows[name as usize];
-        let more = count.saturating_sub(std::mem::replace(before, count));
-        if more > 0 {
-            self.journal.add(&Entry::Overflows(more))?;
-        }
-        Ok(())
+    /// Adds packets lost by this machine.
+    pub(super) fn overflowed(&mut self, count: u64) -> Result<()> {
+        self.journal.add(&Entry::Overflows(count))
     }
 
     /// Flushes files and shows the state at their intervals.

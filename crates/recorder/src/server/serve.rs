@@ -73,6 +73,7 @@ pub struct Serving {
     inbox: Inbox,
     outbox: Outbox,
     last: (Time, Counters),
+    overflows: u64,
     unsendable: u64,
     /// Number of consecutive failures of receiving.
     failures: u32,
@@ -89,6 +90,7 @@ impl Serving {
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             last: (now(), Counters::default()),
+            overflows: 0,
             unsendable: 0,
             failures: 0,
         })
@@ -137,11 +139,11 @@ impl Serving {
 
     /// Receives one batch. Returns whether there may be more.
     fn receive(&mut self) -> Result<bool> {
-        let before = self.inbox.overflows();
         let count = self.socket.receive(&mut self.inbox)?;
         self.failures = 0;
-        let overflows = self.inbox.overflows() - before;
+        let overflows = self.inbox.take_overflows();
         if overflows > 0 {
+            self.overflows += overflows;
             self.server.overflowed(overflows);
         }
         for datagram in self.inbox.packets() {
@@ -176,7 +178,7 @@ impl Serving {
             counters,
             receiving_bps: (counters.received_bytes - before.received_bytes) as f64 * 8.0 / seconds,
             sending_bps: (counters.sent_bytes - before.sent_bytes) as f64 * 8.0 / seconds,
-            overflows: self.inbox.overflows(),
+            overflows: self.overflows,
             unsendable: self.unsendable,
         }
     }

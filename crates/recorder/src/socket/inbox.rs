@@ -63,10 +63,10 @@ impl Inbox {
         })
     }
 
-    /// Return the total number of packets dropped by this machine at a full socket buffer. Use each inbox with only one
-    /// socket.
-    pub fn overflows(&self) -> u64 {
-        self.overflows
+    /// Return the number of packets dropped by this machine at a full socket buffer since the last call. Use each inbox
+    /// with only one socket.
+    pub fn take_overflows(&mut self) -> u64 {
+        std::mem::take(&mut self.overflows)
     }
 }
 

@@ -106,11 +106,13 @@ macro_rules! fields {
 }
 pub(crate) use fields;
 
-/// Encode the variants of an enum as their codes, each followed by its fields in the listed order.
+/// Encode the variants of an enum as their codes, each followed by its fields in the listed order; padded with zeros to
+/// a length if one is given.
 macro_rules! variants {
-    ($name:ident: $($code:literal $variant:ident $(($($place:ident),*))? $({ $($field:ident),* })?;)*) => {
+    ($name:ident $(of $length:literal bytes)?: $($code:literal $variant:ident $(($($place:ident),*))? $({ $($field:ident),* })?;)*) => {
         impl $crate::wire::Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
+                let end = out.len() $(+ $length)?;
                 match self {$(
                     Self::$variant $(($($place),*))? $({ $($field),* })? => {
                         out.push($code);
@@ -118,9 +120,11 @@ macro_rules! variants {
                         $($($field.put(out);)*)?
                     }
                 )*}
+                out.resize(out.len().max(end), 0);
             }
 
             fn take(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::Malformed> {
+                $(let reader = &mut $crate::wire::Reader::new(reader.slice($length)?);)?
                 Ok(match reader.take::<u8>()? {
                     $($code => {
                         $($(let $place = reader.take()?;)*)?

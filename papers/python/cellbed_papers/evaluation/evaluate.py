@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from cellbed_papers.evaluation.network import (
     HEAVY_DEVICE,
     ITSELF,
     LIGHT_DEVICE,
+    OTHER_DEVICE,
     Network,
-    chance_network,
     record,
     reference,
 )
@@ -189,7 +189,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
     recorded: list[tuple[TrainPlan, Path]] = []
     for name in plan.methods:
         if name == ITSELF:
-            found.append(chance_network(profile, seed).at(LEAD_NS))
+            found.append(replace(reference(profile, seed, OTHER_DEVICE), name=ITSELF).at(LEAD_NS))
             continue
         trains = METHODS[name].plan(calibration, profile.endswith(MOBILE))
         # Methods with the same trains share a recording.

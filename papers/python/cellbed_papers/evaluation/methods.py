@@ -88,11 +88,6 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     return [{"kind": "delay", "fixed_ns": delay}, bottleneck]
 
 
-def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
-    """Return the same trains everywhere."""
-    return conditional_plan()
-
-
 def _derive_stages(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
     """Return the stages of ``kind = "recording"``."""
 
@@ -119,7 +114,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method("saturation", paper_plan, _saturation),
         Method("cellreplay", paper_plan, _derive_stages("cellreplay")),
-        Method("conditional", _conditional_plan, _derive_stages("conditional")),
+        Method("conditional", lambda calibration, mobile: conditional_plan(), _derive_stages("conditional")),
     )
 }
 """Every method by its name."""

@@ -69,12 +69,6 @@ def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Net
     return Network(REFERENCE, (stage("uplink"),), (stage("downlink"),))
 
 
-def chance_network(profile: str, seed: int) -> Network:
-    """Return the reference for another device, in the form of a replay."""
-    other = reference(profile, seed, OTHER_DEVICE)
-    return Network(ITSELF, other.uplink, other.downlink)
-
-
 def record(
     light: Network, heavy: Network, calibration: Calibration, plan: TrainPlan, duration_ns: int, folder: Path
 ) -> None:

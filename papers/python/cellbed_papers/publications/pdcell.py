@@ -159,20 +159,17 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     user, size, start, end = (flows[name][mobile] for name in ("user", "bytes", "start_ps", "end_ps"))
     ends = np.where(end < 0, math.inf, (end - start) * 1e-12)
     times = np.sort(ends)
-    offered, refused, delivered = (float(counts[f"{name}_packets"][0]) for name in ("offered", "refused", "delivered"))
+    offered, refused = (float(counts[f"{name}_packets"][0]) for name in ("offered", "refused"))
     measured: dict[str, Any] = {
         "flows": len(times),
         "unfinished": int(np.isinf(times).sum()),
         "fct_s": times.tolist(),
         "fct_mean_s": float(times.mean()),
         **{f"fct_p{each}_s": rank(times, each / 100) for each in PERCENTILES},
-        "bytes_mean": float(size.mean()),
         "duration_s": found["end_ps"] * 1e-12,
         "elapsed_s": found["elapsed_s"],
-        "packet_hops": int(found["packet_hops"]),
         "refused_share": refused / offered if offered else None,
         "bits_per_block": 8 * float(counts["delivered_bytes"][0]) / max(1.0, float(counts["resource_blocks"][0])),
-        "offered_per_delivered": offered / max(1.0, delivered),
     }
     quality = np.round(users["mean_cqi"])[user]
     groups = {name: (quality >= low) & (quality <= high) for name, (low, high) in QUALITIES.items()}

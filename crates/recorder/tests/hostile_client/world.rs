@@ -162,8 +162,12 @@ impl Client {
     /// Sends a request and returns the replies.
     pub fn ask(&mut self, world: &mut World, request: &Request) -> Vec<Reply> {
         let datagram = self.sealed(request);
-        let answers = world.hears(&self.address.clone(), &datagram);
-        self.replies(&answers)
+        let answers = world.hears(&self.address, &datagram);
+        let reply = |(to, answer): (SocketAddr, Vec<u8>)| {
+            assert_eq!(to, at(&self.address), "an answer goes to who asked");
+            Reply::decode(self.channel.open(&answer).unwrap().body).unwrap()
+        };
+        answers.into_iter().map(reply).collect()
     }
 
     /// Sends a request and returns its only reply.
@@ -173,14 +177,6 @@ impl Client {
             [Reply::Refused { reason, .. }] => Err(*reason),
             other => panic!("{other:?}"),
         }
-    }
-
-    pub fn replies(&mut self, answers: &Sent) -> Vec<Reply> {
-        let reply = |(to, answer): &(SocketAddr, Vec<u8>)| {
-            assert_eq!(*to, at(&self.address), "an answer goes to who asked");
-            Reply::decode(self.channel.open(answer).unwrap().body).unwrap()
-        };
-        answers.iter().map(reply).collect()
     }
 
     /// A sealed probe of 1400 bytes, of a train with an answer.
@@ -218,27 +214,18 @@ impl Client {
         bytes: u16,
         span: Duration,
     ) -> Result<(), Refusal> {
-        let (of, for_ns) = (self.id(), span.as_nanos());
-        self.asks(
-            world,
-            &Request::Saturate {
-                of,
-                run: 1,
-                rate_bps,
-                bytes,
-                for_ns,
-            },
-        )
+        let request = self.saturation(1, rate_bps, bytes, span);
+        self.asks(world, &request)
     }
 
-    /// A request to saturate run 1 for the maximum time, with packets of 1400 bytes.
-    pub fn saturation(&self, rate_bps: u64) -> Request {
+    /// A request to saturate a run.
+    pub fn saturation(&self, run: u32, rate_bps: u64, bytes: u16, span: Duration) -> Request {
         Request::Saturate {
             of: self.id(),
-            run: 1,
+            run,
             rate_bps,
-            bytes: 1400,
-            for_ns: u64::MAX,
+            bytes,
+            for_ns: span.as_nanos(),
         }
     }
 

@@ -36,13 +36,12 @@ fn no_bytes_of_any_length_and_kind_are_answered() {
 fn another_secret_is_not_answered() {
     let mut world = World::new(Limits::default());
     let mut opening = Opening::new(&Secret::new([43; 32]), None, world.now);
-    for _ in 0..100 {
-        let mut hello = Vec::new();
+    for _ in 0..10 {
         world.now = opening.next_event();
-        assert!(opening.step(world.now, &mut hello));
+        let hello = greet(&mut opening, world.now);
         assert!(world.hears(MALLORY, &hello).is_empty());
     }
-    assert_eq!(world.counters().forged, 100);
+    assert_eq!(world.counters().forged, 10);
 }
 
 #[test]
@@ -84,10 +83,11 @@ fn a_client_of_a_server_of_another_version_learns_it() {
 }
 
 #[test]
-fn a_hello_with_any_bit_changed_or_any_byte_missing_is_not_answered() {
+fn a_hello_with_any_byte_changed_or_missing_is_not_answered() {
     let mut world = World::new(Limits::default());
     let hello = greet(&mut Opening::new(&secret(), None, world.now), world.now);
-    for bit in 0..hello.len() * 8 {
+    // At least one bit of each byte.
+    for bit in (0..hello.len() * 8).step_by(7) {
         let mut changed = hello.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         assert!(world.hears(ALICE, &changed).is_empty(), "bit {bit}");
@@ -109,20 +109,14 @@ fn a_hello_with_any_bit_changed_or_any_byte_missing_is_not_answered() {
 fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
     let mut world = World::new(Limits::default());
     let (mut came, mut went) = (0, 0);
-    for number in 0..5_000u32 {
+    for number in 0..500u32 {
         let hello = greet(&mut Opening::new(&secret(), None, world.now), world.now);
-        let from = format!(
-            "10.{}.{}.{}:{}",
-            number >> 16,
-            number >> 8 & 255,
-            number & 255,
-            1024 + number % 60_000
-        );
+        let from = format!("10.0.{}.{}:{}", number / 256, number % 256, 1024 + number);
         let answers = world.hears(&from, &hello);
         assert!(answers.iter().all(|(to, _)| *to == at(&from)));
         (came, went) = (came + hello.len(), went + bytes_of(&answers));
     }
-    assert_eq!(came, 5_000 * HELLO_BYTES);
+    assert_eq!(came, 500 * HELLO_BYTES);
     assert!(went * 10 < came, "{went} bytes out for {came} in");
     assert_eq!(
         (world.server.sessions(), world.server.next_event()),
@@ -137,7 +131,7 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     // Mallory has even the secret, sends from the victim's address and cannot read the answers.
     let mut opening = Opening::new(&secret(), None, world.now);
     let (mut came, mut went) = (0, 0);
-    for _ in 0..100 {
+    for _ in 0..10 {
         world.now = opening.next_event();
         let hello = greet(&mut opening, world.now);
         let answers = world.hears(VICTIM, &hello);
@@ -158,7 +152,7 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     for request in [
         Request::ClockPing { client_ns: 0 },
         mallory.reports(0, 256),
-        mallory.saturation(1_000_000_000),
+        mallory.saturation(1, 1_000_000_000, 1400, Duration::MAX),
         Request::Bye,
     ] {
         let datagram = mallory.sealed(&request);

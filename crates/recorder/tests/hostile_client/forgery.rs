@@ -9,7 +9,8 @@ use crate::world::{ALICE, Client, MALLORY, World, started};
 #[test]
 fn any_changed_bit_and_any_missing_byte_of_a_message_makes_it_nothing() {
     let (mut world, mut alice) = started(Limits::default());
-    let request = alice.sealed(&alice.saturation(1_000_000));
+    let request = alice.saturation(1, 1_000_000, 1400, Duration::MAX);
+    let request = alice.sealed(&request);
     let probe = alice.probe(1, 0, 1, 1400);
     for (message, vouched) in [
         (&request, request.len()),
@@ -58,8 +59,8 @@ fn forged_session_numbers_are_silence() {
     assert!(world.hears(MALLORY, &forged).is_empty());
     assert!(world.hears(ALICE, &forged).is_empty());
     assert_eq!(world.counters().forged, 2);
-    for number in 0..5000u32 {
-        forged[1..5].copy_from_slice(&(number * 858_993).to_be_bytes());
+    for number in 0..500u32 {
+        forged[1..5].copy_from_slice(&(number * 8_589_933).to_be_bytes());
         assert!(world.hears(MALLORY, &forged).is_empty());
     }
     assert_eq!(world.server.sessions(), 2);
