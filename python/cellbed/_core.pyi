@@ -309,7 +309,9 @@ def import_series(
     request: str,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
+    """Read a recording of another program into files ``PART.times`` in `folder`, in little memory.
+
+    Such a file has the times of delivery opportunities in ns, as little-endian numbers of 64 bits.
 
     request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. progress: called every few
     MiB with the bytes read since the last call; what it raises, and what a signal raises, ends the reading. Returns
