@@ -95,9 +95,9 @@ def content(path: Path, most: int = MOST, *, pipe: bool = False) -> bytes:
     return b"".join(pieces(path, most, pipe=pipe))
 
 
-def text(path: Path, most: int = MOST, *, errors: str = "replace") -> str:
-    """Return the text of a UTF-8 file. errors: as in `bytes.decode`. Errors: as in `pieces`, and UnicodeError."""
-    return content(path, most).decode(errors=errors)
+def text(path: Path, most: int = MOST) -> str:
+    """Return the text of a UTF-8 file. Errors: as in `pieces`."""
+    return content(path, most).decode(errors="replace")
 
 
 def json_value(source: Path | str | bytes) -> Any:

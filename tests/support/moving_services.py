@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -20,9 +21,10 @@ import pytest
 import in_process
 from cellbed.testbed.migration.criu import CriuError, find_criu
 from cellbed.testbed.migration.post_copy import PostCopy
+from cellbed.testbed.migration.pre_copy import PreCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
 from cellbed_node.processes import find
-from run_commands import apply_marks
+from run_commands import apply_marks, command
 from scenario_text import scenario_head
 
 
@@ -35,11 +37,12 @@ class Place:
         self.variables = {"XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "runtime")}
         (folder / "x.toml").write_text(scenario)
 
-    def popen(self, *words: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-m", "cellbed", *map(str, words)]
-        pipe = subprocess.PIPE
-        environment = os.environ | self.variables
-        return subprocess.Popen(command, text=True, cwd=self.folder, env=environment, stdout=pipe, stderr=pipe)
+    def cellbed(self, *words: object) -> subprocess.CompletedProcess[str]:
+        return in_process.cellbed(*words, env=self.variables, cwd=self.folder)
+
+    def popen(self, *words: object, **options: Any) -> subprocess.Popen[str]:
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(command(*words), text=True, cwd=self.folder, env=os.environ | self.variables, **options)
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         with self.popen(*words) as process:
@@ -79,7 +82,7 @@ class Place:
 
     def servers(self) -> dict[str, str]:
         """Where the programs run, by application."""
-        found = json.loads(in_process.cellbed("status", "x", "--json", env=self.variables).stdout)["programs"]
+        found = json.loads(self.cellbed("status", "x", "--json").stdout)["programs"]
         return {each["name"].partition(".")[0]: each["node"] for each in found if each["state"] == "ready"}
 
     def left_at(self, node: str) -> str:
@@ -130,6 +133,15 @@ NODES = scenario_head(
     duration="15 s",
 )
 CRIU_NODES = NODES.replace("migration", "criu").replace("150 ms", "10 ms")
+
+
+def in_containers(image: str) -> str:
+    """Return the nodes for CRIU, whose edge and cloud are containers of an image."""
+    backend = f'backend = {{ kind = "container", image = "{image}" }}'
+    nodes = CRIU_NODES.replace("[nodes.edge]", f"[nodes.edge]\n{backend}")
+    return nodes.replace("[nodes.cloud]", f"[nodes.cloud]\n{backend}")
+
+
 NGINX_CONF = """
 daemon off;
 worker_processes 1;
@@ -161,18 +173,33 @@ def files(folder: Path) -> Path:
     return folder
 
 
-def write(place: Place, acknowledged: list[str], stop: threading.Event) -> None:
-    number = 0
-    while not stop.is_set():
-        key = f"key{number}"
-        number += 1
-        with contextlib.suppress(AssertionError):  # not acknowledged
-            place.request(f"sessions:9000/{key}", key)
-            acknowledged.append(key)
+@contextlib.contextmanager
+def writing_sessions(place: Place) -> Iterator[None]:
+    """Meanwhile a client writes; the service must have what it has acknowledged."""
+    acknowledged: list[str] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
+            with contextlib.suppress(AssertionError):  # not acknowledged
+                place.request(f"sessions:9000/key{number}", f"key{number}")
+                acknowledged.append(f"key{number}")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+    assert acknowledged
+    ask = 'for key; do curl -sS "http://sessions:9000/$key"; echo; done'
+    found = place.run("exec", "endpoint-0", "--", "sh", "-c", ask, "sh", *acknowledged)
+    assert found.stdout.split() == acknowledged
 
 
 REDIS_SERVER = find("redis-server") or ""
-STRATEGIES = {"stop-and-copy": StopAndCopy, "post-copy": PostCopy}
+STRATEGIES = {"stop-and-copy": StopAndCopy, "post-copy": PostCopy, "pre-copy": PreCopy}
 REDIS = """
 [apps.store]
 kind = "program"
@@ -210,6 +237,12 @@ def find_obstacle(strategy: str) -> str | None:
     if os.geteuid() != 0:
         return "CRIU needs root"
     return STRATEGIES[strategy].obstacle()
+
+
+def skip_without(strategy: str) -> None:
+    """Skip a test if this machine lacks what a strategy needs."""
+    if strategy in STRATEGIES and (reason := find_obstacle(strategy)) is not None:
+        pytest.skip(reason)
 
 
 needs_criu = pytest.mark.skipif(

@@ -137,8 +137,7 @@ def refused(node: Node) -> str:
             return str(error)
 
 
-@pytest.mark.parametrize("greets", [False, True])
-@pytest.mark.parametrize("key", ["path", "socket"])
+@pytest.mark.parametrize(("key", "greets"), [("path", False), ("path", True), ("socket", True)])
 def test_machine_cannot_name_a_socket(node: Node, listener: socket.socket, key: str, greets: bool) -> None:
     if greets:
         node.hello()
@@ -198,12 +197,9 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("kind", RUBBISH)
-@pytest.mark.parametrize("greets", [False, True])
-def test_rubbish_from_a_machine_is_one_error(node: Node, kind: str, greets: bool) -> None:
-    if greets:
+def test_rubbish_from_a_machine_is_one_error(node: Node, kind: str) -> None:
+    if "JSON" in kind or kind.startswith("long"):  # others break the protocol at its beginning, too
         node.hello()
-        if kind.startswith("stream"):
-            return  # a stream that is closed here may still arrive
     node.raw(RUBBISH[kind])
     assert re.fullmatch("pi-0 cannot be reached: its agent sent a (frame of|malformed message).*", refused(node))
 
@@ -249,9 +245,7 @@ def test_machine_that_ignores_the_window_of_a_stream_is_refused(node: Node) -> N
             node.frame(3 * number + 1, bytes(CHUNK))
         assert refused(node) == "pi-0 cannot be reached: its agent sent more of a stream than its window"
         _, errors = program.communicate()
-        assert errors.decode() == (
-            "the connection to the node is lost: its agent sent more of a stream than its window\n"
-        )
+        assert errors == b"the connection to the node is lost: its agent sent more of a stream than its window\n"
         reader.kill()
 
 

@@ -95,14 +95,14 @@ def test_cubic_repairs_losses_at_each_change_of_the_radio() -> None:
 
 def test_handovers_are_random_and_each_endpoint_has_its_own() -> None:
     when = 'when = { kind = "handovers", every = "14 s", stay = "2 s" }\n'
-    text = BEHIND.replace('duration = "60 s"', 'duration = "2 h"').replace("count = 1", "count = 2")
+    text = BEHIND.replace('duration = "60 s"', 'duration = "30 min"').replace("count = 1", "count = 2")
     first, _, second, *_ = planned(RADIOS + when, text)
     assert stays(first) != stays(second)
     assert stays(first) == stays(directions(RADIOS + when, text)[0])
     found = stays(first)
     assert {end - begin for begin, end in found} == {2 * SECOND}
     assert all(later - end > 50 * MS for (_, end), (later, _) in pairwise(found))
-    assert 2 * 3600 / len(found) == pytest.approx(14, rel=0.15)
+    assert 1800 / len(found) == pytest.approx(14, rel=0.15)
 
 
 def test_the_radio_changes_where_a_generated_trace_has_its_handovers(tmp_path: Path) -> None:

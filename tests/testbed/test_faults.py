@@ -97,13 +97,11 @@ def test_programs_of_a_node_that_crashed_start_again(run: Path) -> None:
     for name in ("files.edge-0.server", "web.edge-0.server"):
         starts = [at for what, at in programs(run, "started") if what == name]
         assert starts[0] is None
-        assert starts[1] is not None
         assert starts[1] >= 1.8
         assert next(at for what, at in programs(run, "ready") if what == name) is None
     # A restart concerns the servers of one application.
-    assert [at for what, at in programs(run, "started") if what == "files.edge-0.server"][2:] == [
-        pytest.approx(8, abs=1)
-    ]
+    (again,) = [at for what, at in programs(run, "started") if what == "files.edge-0.server"][2:]
+    assert again == pytest.approx(8, abs=1)
     assert len([at for what, at in programs(run, "started") if what == "web.edge-0.server"]) == 2
 
 
@@ -202,10 +200,8 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     assert visits["small.uplink"] == {"mobile-0.uplink": [[8_700 * MS, None]]}
     assert all(user["packets"] > 0 for cell in summary["cells"] for user in cell["users"])
     requests = pl.read_parquet(run / "requests.parquet")
-    assert (
-        requests.filter(pl.col("intended_s").is_between(2.8, 3.9))["status"].value_counts(sort=True)["status"][0]
-        == "ok"
-    )
+    found = requests.filter(pl.col("intended_s").is_between(2.8, 3.9))["status"].to_list()
+    assert max(found, key=found.count) == "ok"
     page = (run / "report.html").read_text()
     for text in ((run.parents[1] / "output").read_text(), page):
         assert "crash of edge-0 for 800 ms" in text
@@ -271,14 +267,8 @@ def test_an_application_that_a_fault_does_not_touch_has_no_time_of_recovery() ->
 CRASH = 'kind = "crash"\nnode = "edge-0"\nat = '
 WRONG = (
     (f'{CRASH}"9 s"\nfor = "1 s"', "faults[0].at: the workload ends after 9 s"),
-    (
-        'kind = "crash"\nnode = "edg-0"\nat = "1 s"\nfor = "1 s"',
-        "faults[0].node: no node is called 'edg-0': did you mean",
-    ),
-    (
-        'kind = "restart"\nprogram = "wbe"\nat = "1 s"',
-        "faults[0].program: no application is called 'wbe': did you mean",
-    ),
+    (f'{CRASH}"1 s"\nfor = "1 s"'.replace("edge", "edg"), "faults[0].node: no node is called 'edg-0': did you mean"),
+    ('kind = "restart"\nprogram = "wbe"\nat = "1 s"', "faults[0].program: no application is called 'wbe': did you"),
     (
         'kind = "full-disk"\nnode = "endpoint-0"\nat = "1 s"\nfor = "1 s"',
         'faults[0].node: endpoint-0 has no disk of limited size: write disk = "64 MiB" in [nodes.endpoint]',
@@ -303,10 +293,7 @@ def test_a_wrong_fault_is_an_error_of_its_line(text: str, answer: str) -> None:
 def test_a_dry_run_lists_the_faults(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(SCENARIO)
     done = in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", status=0)
-    assert (
-        "at 1 s: crash of edge-0 for 800 ms\nat 2.5 s: full-disk of edge-0 for 1 s\nat 4 s: pause of edge-0"
-        in done.stdout
-    )
+    assert "at 1 s: crash of edge-0 for 800 ms\nat 2.5 s: full-disk of edge-0 for 1 s\nat 4 s: pause" in done.stdout
     plan = json.loads(in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", "--json").stdout)
     assert plan["faults"][4] == {"at": "8 s", "kind": "restart", "program": "files"}
 

@@ -11,15 +11,15 @@ import pytest
 
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
-from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.process import Place, Process, ProgramError
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.supervise import Program, Supervisor
 from emulator_process import line_of_two
+from run_commands import needs_limits
 
-pytestmark = pytest.mark.needs_tun
+pytestmark = [pytest.mark.needs_tun, needs_limits]
 NODES = ("endpoint", "edge")
 PROGRAM = """
 import sys
@@ -40,11 +40,7 @@ if __name__ == "__main__":
 def places() -> Iterator[dict[str, Place]]:
     """Two nodes with their namespaces and control groups."""
     emulator = Emulator.start(line_of_two([], []))
-    try:
-        groups = cgroups.open_groups(f"run-test-forks-{os.getpid()}", lambda path: None)
-    except LimitsError as error:
-        emulator.kill()
-        pytest.skip(str(error).splitlines()[0])
+    groups = cgroups.open_groups(f"run-test-forks-{os.getpid()}", lambda path: None)
     yield {
         name: Place(emulator.namespace(name), emulator.user_namespace, (), groups.create(name).join_files)
         for name in NODES

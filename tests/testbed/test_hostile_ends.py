@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
+import psutil
 import pytest
 
 import in_process
@@ -29,6 +30,8 @@ from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import SPANS, ReportSockets
 from cellbed_node.temporary import remove_stale, remove_tree, temporary_folder
 from hostile_folders import flipping, make_deep
+from run_commands import command_line
+from scenario_text import app_table, scenario_head, server_keys
 
 HERE = Admission(["/proc/self/ns/net"])
 DEPTH = 1050
@@ -170,44 +173,22 @@ subprocess.Popen(["sleep", "1000"], env={}, cwd="/", start_new_session=True)
 print("ready", flush=True)
 time.sleep(1000)
 """
-ESCAPING = f"""
-name = "escaping"
-duration = "1 s"
-nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
-nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
-links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s" }}
-links.core.edge = "5 ms"
-apps.web.kind = "program"
-apps.web.server = {{ on = "edge", command = ["{sys.executable}", "ESCAPE"], ready = {{ line = "ready" }} }}
-apps.web.client = {{ on = "phone", command = ["sleep", "1"] }}
-"""
+
+
+def speaker(program: str) -> dict[str, Any]:
+    """Return the keys of a server that prints that it is ready."""
+    return {"on": "edge", "command": [sys.executable, program], "ready": {"line": "ready"}}
+
+
+ESCAPING = scenario_head(name="escaping", duration="1 s") + app_table(
+    "web", server=speaker("ESCAPE"), client={"on": "endpoint", "command": "sleep 1"}
+)
 
 
 @pytest.mark.needs_tun
 def test_a_program_that_takes_off_the_mark_of_its_run_ends_with_the_run_without_limits(tmp_path: Path) -> None:
     in_process.run_apart(tmp_path, ESCAPING, escape=ESCAPE.replace('"1000"', f'"1000.{os.getpid()}"'))
-    left = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if f"1000.{os.getpid()}".encode() in each.read_bytes():
-                left.append(each)
-    assert not left
-
-
-class Slow:
-    """Connections to a socket: half of them send nothing, the others one byte now and then."""
-
-    def __init__(self, count: int, connect: Any) -> None:
-        self._all = [connect() for _ in range(count)]
-
-    def step(self) -> None:
-        for each in self._all[::2]:
-            with contextlib.suppress(OSError):
-                each.send(b"p")
-
-    def close(self) -> None:
-        for each in self._all:
-            each.close()
+    assert not [each for each in psutil.pids() if f"1000.{os.getpid()}".encode() in command_line(each)]
 
 
 def unix(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
@@ -225,41 +206,29 @@ def test_half_open_and_slow_connections_keep_no_socket_of_a_run_from_its_work(tm
     service = unix(str(states.listen("service", HERE)))
     assert states.is_connected("service")
     guests = Guests({}, f"slow-{os.getpid()}")
-    slow = [
-        Slow(100, lambda: unix(spans)),
-        Slow(8, lambda: unix(str(states.listen("service", HERE)))),
-        Slow(20, lambda: unix(f"\0cellbed-exec-slow-{os.getpid()}", socket.SOCK_SEQPACKET)),
-    ]
+    slow = [unix(spans) for _ in range(100)]
+    slow += [unix(str(states.listen("service", HERE))) for _ in range(8)]
+    slow += [unix(f"\0cellbed-exec-slow-{os.getpid()}", socket.SOCK_SEQPACKET) for _ in range(20)]
     good = unix(spans)
     good.send(b"phone-0/1 a 1 2\n")
     good.close()
-    steps = 0
-    saving = states.talk("service").serve()
-    while b"serve\n" not in _received(service) or not (tmp_path / "record").read_text():
-        for each in slow:
-            each.step()
+    saving, received = states.talk("service").serve(), b""
+    for _ in range(1000):  # turns, not time
+        for each in slow[::2]:  # the others send nothing
+            with contextlib.suppress(OSError):
+                each.send(b"p")
         reports.serve()
         states.accept()
         guests.serve()
         next(saving)
-        steps += 1
-        assert steps < 1000  # turns, not time
-    for each in slow:
-        each.step()
-    for closed in (reports, guests, states):
+        with contextlib.suppress(BlockingIOError):
+            received += service.recv(100)
+        if b"serve\n" in received and (tmp_path / "record").read_text():
+            break
+    for closed in (reports, guests, states, *slow):
         closed.close()
+    assert received == b"serve\n"
     assert json.loads((tmp_path / "record").read_text())["span"] == "a"
-    for each in slow:
-        each.close()
-
-
-_so_far: dict[socket.socket, bytes] = {}
-
-
-def _received(connection: socket.socket) -> bytes:
-    with contextlib.suppress(BlockingIOError):
-        _so_far[connection] = _so_far.get(connection, b"") + connection.recv(100)
-    return _so_far.get(connection, b"")
 
 
 REPORTING = """
@@ -285,25 +254,19 @@ for flood in (spans, exports):
 slow = [socket.create_connection(("127.0.0.1", 4318)) for _ in range(80)]
 print("ready", flush=True)
 """
-MEASURED = f"""
-name = "beside"
-duration = "3 s"
-nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
-nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
-links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s" }}
-links.core.edge = "5 ms"
-[apps.loud]
-kind = "program"
-telemetry = true
-server = {{ on = "edge", command = ["{sys.executable}", "REPORTING"], ready = {{ line = "ready" }} }}
-client = {{ on = "phone", command = ["sleep", "100"] }}
-[apps.quiet]
-kind = "http"
-client = "phone"
-url = "http://{{server.address}}:8080/"
-rate = "20 /s"
-server = {{ on = "edge", command = ["{sys.executable}", "-m", "http.server", "8080"], ready = {{ port = 8080 }} }}
-"""
+MEASURED = (
+    scenario_head(name="beside", duration="3 s")
+    + app_table(
+        "loud", telemetry=True, server=speaker("REPORTING"), client={"on": "endpoint", "command": ["sleep", "100"]}
+    )
+    + app_table(
+        "quiet",
+        "http",
+        url="http://{server.address}:8080/",
+        rate="20 /s",
+        server=server_keys([sys.executable, "-m", "http.server", "8080"], 8080),
+    )
+)
 
 
 @pytest.mark.needs_tun

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.migration import checkpoint
+from cellbed.testbed.migration import checkpoint, criu
 from cellbed.testbed.migration.checkpoint import names_in_use
-from cellbed.testbed.migration.criu import CriuError, find_criu, refusal, replace_addresses
+from cellbed.testbed.migration.criu import CriuError, find_criu, replace_addresses
+from cellbed.testbed.migration.pre_copy import PreCopy, tracks_writes
 from cellbed.testbed.migration.strategy import MigrationError
 from cellbed_node.processes import find
 from descendants import descendants
@@ -29,22 +29,24 @@ from moving_services import (
     STRATEGIES,
     Place,
     events,
-    find_obstacle,
+    in_containers,
     left_of_moves,
     link,
     redis,
     redis_image,
+    skip_without,
     slow_with_redis,
     standing,
     wait_for,
     writing,
 )
 from run_commands import assert_nothing_left, has_ended
-from scenario_text import app_table, server_keys
+from scenario_text import app_table, migration, refusal, server_keys
 
 REASONS = {
     "disk full": "No space left on device",
     "outage": "the connection to the target was lost",
+    "outage in a round": "the connection to the target was lost",
     "target killed": "edge-0: the program 'transfer' has ended",
 }
 PHASES = ("prepare", "snapshot", "transfer", "restore", "pages")
@@ -70,16 +72,8 @@ FILLED = """
 [apps.store.client]
 on = "endpoint"
 command = ["PYTHON", "FILL", "{server.address}"]
-[[migrations]]
-app = "store"
-to = "edge-0"
-at = "5 s"
-strategy = "stop-and-copy"
-connections = 2
-compression = 3
-rate = "8 Mbit/s"
-congestion_control = "reno"
 """
+CHANNEL = {"connections": 2, "compression": 3, "rate": "8 Mbit/s", "congestion_control": "reno"}
 FILL_PY = """
 import pathlib, random, socket, sys, time
 connection = socket.create_connection((sys.argv[1], 6379))
@@ -128,10 +122,8 @@ def moving_in_phase(place: Place, phase: str) -> tuple[subprocess.Popen[str], in
 @slow_with_redis
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place: Place, strategy: str) -> None:
-    if (reason := find_obstacle(strategy)) is not None:
-        pytest.skip(reason)
-    redis(place, "FLUSHALL")
-    assert redis(place, "DEBUG", "POPULATE", "5000", "key", "1000") == "OK"
+    skip_without(strategy)
+    fill(place)
     with writing(place):
         for node in ("edge-0", "cloud-0"):
             moved = place.run("migrate", "store", "--to", node, "--strategy", strategy, "--json")
@@ -140,17 +132,22 @@ def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place:
             print(
                 f"\n{strategy}: {account['bytes'] / 1e6:.1f} MB, stood still {account['facts']['stood_still_s']:.2f} s"
             )
-            phases = [each["name"] for each in account["phases"]]
-            assert phases[:3] == ["prepare", "snapshot", "transfer"]
-            assert ("pages" in phases) == (strategy == "post-copy")
+            phases = {each["name"]: each for each in account["phases"]}
+            names = [each for each in phases if not each.startswith("round")]
+            assert names[:3] == ["prepare", "snapshot", "transfer"]
+            assert ("pages" in names) == (strategy == "post-copy")
+            if strategy == "pre-copy":
+                assert phases["transfer"]["bytes"] < phases["round 1"]["bytes"] / 4
+                assert phases["round 1"]["pages_bytes"] > 20_000_000 > phases["round 2"]["pages_bytes"] > 0
             assert place.servers()["store"] == node
-            assert redis(place, "DBSIZE") >= "5000"
+            assert redis(place, "DBSIZE") >= "20000"
     assert left_of_moves(place) == []
 
 
 @slow_with_redis
 def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_path: Path) -> None:
-    run = run_apart(tmp_path, NODES + REDIS + FILLED.replace("PYTHON", sys.executable), fill=FILL_PY)
+    move = migration("store", "edge-0", 5, "stop-and-copy", **CHANNEL)
+    run = run_apart(tmp_path, NODES + REDIS + FILLED.replace("PYTHON", sys.executable) + move, fill=FILL_PY)
     (account,) = json.loads((run / "run.json").read_text())["migrations"]
     assert (account["failed"], account["target"], account["compression"]) == (None, "edge-0", 3)
     phases = {phase["name"]: phase for phase in account["phases"]}
@@ -170,17 +167,12 @@ def image() -> Iterator[str]:
 
 @slow_with_redis
 @pytest.mark.skipif(find("podman") is None or find("crun") is None, reason="podman or crun is not installed")
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["stop-and-copy", "post-copy"])
 def test_redis_moves_between_containers_with_its_connections(tmp_path: Path, image: str, strategy: str) -> None:
-    if (reason := find_obstacle(strategy)) is not None:
-        pytest.skip(reason)
+    skip_without(strategy)
     (tmp_path / "client.py").write_text(CLIENT)
-    nodes = NODES
-    for node in ("cloud", "edge"):
-        backend = f'backend = {{ kind = "container", image = "{image}" }}'
-        nodes = nodes.replace(f"[nodes.{node}]", f"[nodes.{node}]\n{backend}")
     own = REDIS.replace(next(line for line in REDIS.splitlines() if line.startswith("command")), "")
-    with standing(tmp_path, nodes + own) as place, writing(place):
+    with standing(tmp_path, in_containers(image) + own) as place, writing(place):
         for node in ("edge-0", "cloud-0"):
             moved = place.run("migrate", "store", "--to", node, "--strategy", strategy)
             assert moved.returncode == 0, moved.stderr
@@ -202,19 +194,21 @@ def test_a_program_that_criu_refuses_goes_on_at_its_node(place: Place) -> None:
 @slow_with_redis
 @pytest.mark.parametrize("happens", REASONS)
 def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place: Place, happens: str) -> None:
+    strategy, phase = ("pre-copy", "round 1") if happens == "outage in a round" else ("stop-and-copy", "transfer")
+    skip_without(strategy)
     fill(place)
     with writing(place):
         since = len(events(place))
         target = "small-0" if happens == "disk full" else "edge-0"
-        moving = place.popen("migrate", "store", "--to", target, "--strategy", "stop-and-copy")
+        moving = place.popen("migrate", "store", "--to", target, "--strategy", strategy)
         if happens != "disk full":
-            wait_for(place, since, event="move phase began", what="store: transfer")
-        if happens == "outage":
+            wait_for(place, since, event="move phase began", what=f"store: {phase}")
+        if "outage" in happens:
             assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
         elif happens == "target killed":
             kill(wait_for_role(place, "receive"))
         output, errors = moving.communicate()
-        if happens == "outage":
+        if "outage" in happens:
             assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
         assert moving.returncode == 1, output
         assert REASONS[happens] in errors
@@ -224,8 +218,7 @@ def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place:
 
 @slow_with_redis
 def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> None:
-    if (reason := find_obstacle("post-copy")) is not None:
-        pytest.skip(reason)
+    skip_without("post-copy")
     fill(place)
     moving, _ = moving_in_phase(place, "pages")
     assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
@@ -386,10 +379,13 @@ def test_names_in_use_are_those_that_a_process_has_open(tmp_path: Path) -> None:
         assert names_in_use([os.getpid()], str(tmp_path)) == {"data"}
 
 
-def test_pages_on_demand_need_one_connection_without_compression(tmp_path: Path) -> None:
-    table = '[[migrations]]\napp = "store"\nto = "edge-0"\nat = "1 s"\nstrategy = "post-copy"\ncompression = 3\n'
-    with pytest.raises(ScenarioError, match="one connection"):
-        parse(NODES + REDIS + table, source="x.toml", folder=tmp_path)
+def test_pages_on_demand_need_one_connection_without_compression() -> None:
+    assert "one connection" in refusal(NODES + REDIS + migration("store", "edge-0", 1, "post-copy", compression=3))
+
+
+@pytest.mark.skipif(tracks_writes(), reason="the kernel has CONFIG_MEM_SOFT_DIRTY")
+def test_a_kernel_that_does_not_track_writes_is_an_error_with_the_remedy() -> None:
+    assert (PreCopy.obstacle() or "").endswith("(CONFIG_MEM_SOFT_DIRTY): use state, stop-and-copy or post-copy")
 
 
 def test_a_machine_without_criu_is_an_error_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +404,7 @@ def test_the_cause_of_a_refusal_is_the_first_error_that_is_no_consequence() -> N
         "(00.02) Error (criu/cr-dump.c:1): Task 7 with SysVIPC shmem map @7f is not supported\n"
         "(00.03) Error (criu/cr-dump.c:1975): Dumping FAILED.\n"
     )
-    assert refusal(log) == "Task 7 with SysVIPC shmem map @7f is not supported"
+    assert criu.refusal(log) == "Task 7 with SysVIPC shmem map @7f is not supported"
 
 
 def test_sockets_of_an_image_are_bound_to_the_target() -> None:

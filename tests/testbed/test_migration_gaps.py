@@ -12,7 +12,7 @@ import pytest
 from cellbed_node.processes import find
 from in_process import run_apart
 from moving_services import needs_criu
-from scenario_text import app_table, scenario_head
+from scenario_text import app_table, migration, scenario_head, server_keys
 
 ROOT = Path(__file__).parents[2]
 USERS = 3
@@ -23,19 +23,17 @@ SCENARIO = scenario_head(
     name="gaps",
     duration="40 s",
 ) + app_table("polls", "http", url="http://copies:9001/b", client="endpoint", connections=1, rate="10 /s")
-SERVICE = f"""
-[apps.APP]
-kind = "program"
-[apps.APP.client]
-on = "endpoint"
-command = ["{sys.executable}", "client.py", "FOLDER", "APP", "PORT"]
-copy_in = {{ "client.py" = "client.py", "spans.py" = "spans.py" }}
-[apps.APP.server]
-on = "cloud"
-command = ["{sys.executable}", "sessions.py", "PORT", "1048576"]
-copy_in = {{ "sessions.py" = "sessions.py", "state.py" = "state.py" }}
-ready = {{ port = PORT }}
-"""
+
+
+def service(app: str, port: int, folder: Path) -> str:
+    """Return the table of a service with its client. folder: of the client's stamps."""
+    asking = [sys.executable, "client.py", str(folder), app, str(port)]
+    client = {"on": "endpoint", "command": asking, "copy_in": {name: name for name in ("client.py", "spans.py")}}
+    files = {name: name for name in ("sessions.py", "state.py")}
+    server = server_keys([sys.executable, "sessions.py", str(port), "1048576"], port, "cloud", copy_in=files)
+    return app_table(app, client=client, server=server)
+
+
 MOVES = (
     ("sessions", "state", "edge-0", 3),
     ("sessions", "redeploy", "cloud-0", 8),
@@ -77,14 +75,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (folder / name).write_text((ROOT / source / name).read_text())
     (folder / "client.py").write_text(CLIENT)
-    services = [
-        SERVICE.replace("APP", app).replace("PORT", port) for app, port in (("sessions", "9000"), ("copies", "9001"))
-    ]
-    moves = [
-        f'[[migrations]]\napp = "{app}"\nto = "{node}"\nat = "{at} s"\nstrategy = "{strategy}"\n'
-        for app, strategy, node, at in MOVES
-    ]
-    return run_apart(folder, "".join([SCENARIO, *services, *moves]).replace("FOLDER", str(folder)))
+    services = [service("sessions", 9000, folder), service("copies", 9001, folder)]
+    moves = [migration(app, node, at, strategy) for app, strategy, node, at in MOVES]
+    return run_apart(folder, "".join([SCENARIO, *services, *moves]))
 
 
 def summary(run: Path) -> dict[str, Any]:

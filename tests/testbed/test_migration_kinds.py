@@ -1,25 +1,24 @@
 """Services that move between nodes of different kinds: namespaces, containers, and machines over SSH."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cellbed.scenario import Scenario, ScenarioError, parse
+from cellbed.scenario import parse
 from cellbed.testbed.machine.process import signal_inhabitants
 from cellbed.testbed.testbed import obstacles
 from cellbed_node.processes import find
 from container_images import LACKING, import_image
-from moving_services import NODES, SMALL, Place, events, files, standing, wait_for, write
+from moving_services import NODES, SMALL, Place, events, files, standing, wait_for, writing_sessions
 from remote_world import Machine, leftovers, machine, skip_without_vm
+from scenario_text import app_table, migration, refusal
 
 IMAGE = f"localhost/cellbed-kinds:{os.getpid()}"
 FOLDERS = dict.fromkeys((sys.base_prefix, sys.prefix, "/lib", "/lib64"))
@@ -61,24 +60,7 @@ def place(image: None, far: Machine, tmp_path_factory: pytest.TempPathFactory) -
         yield place
 
 
-@contextlib.contextmanager
-def writing(place: Place) -> Iterator[None]:
-    """Meanwhile a client writes; the service must have what it has acknowledged."""
-    writer = threading.Thread(target=write, args=(place, acknowledged := [], stop := threading.Event()))
-    writer.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        writer.join()
-    assert acknowledged
-    ask = 'for key; do curl -sS "http://sessions:9000/$key"; echo; done'
-    found = place.run("exec", "endpoint-0", "--", "sh", "-c", ask, "sh", *acknowledged)
-    assert found.stdout.split() == acknowledged
-
-
 def move(place: Place, node: str, strategy: str) -> dict[str, Any]:
-    """Move the service, and return the account."""
     moved = place.run("migrate", "sessions", "--to", node, "--strategy", strategy, "--json")
     assert moved.returncode == 0, moved.stderr
     assert place.servers()["sessions"] == node
@@ -88,7 +70,7 @@ def move(place: Place, node: str, strategy: str) -> dict[str, Any]:
 @pytest.mark.slow
 @needs_container
 def test_a_state_moves_between_nodes_of_all_kinds_and_no_acknowledged_write_is_lost(place: Place) -> None:
-    with writing(place):
+    with writing_sessions(place):
         for node in ("pi-0", "cloud-0", "box-0", "pi-0", "box-0", "cloud-0"):
             account = move(place, node, "state")
             assert account["bytes"] > 4 << 20
@@ -115,7 +97,7 @@ def test_a_service_is_redeployed_between_nodes_of_all_kinds(place: Place) -> Non
 @needs_container
 def test_a_machine_that_dies_during_the_move_leaves_the_service_at_its_source(place: Place, far: Machine) -> None:
     assert place.servers()["sessions"] == "cloud-0"
-    with writing(place):
+    with writing_sessions(place):
         since = len(events(place))
         moving = place.popen("migrate", "sessions", "--to", "pi-0", "--strategy", "state")
         wait_for(place, since, event="move phase began", what="sessions: round 1")
@@ -135,21 +117,19 @@ def test_a_service_of_a_virtual_machine_moves_away_and_back(tmp_path: Path) -> N
     skip_without_vm()
     node = '[nodes.vm]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = { kind = "vm" }\n'
     service = SMALL.replace('on = "cloud"', 'on = "vm"').replace(sys.executable, "python3")
-    with standing(files(tmp_path), NODES + node + service) as place, writing(place):
+    with standing(files(tmp_path), NODES + node + service) as place, writing_sessions(place):
         for to in ("cloud-0", "vm-0"):
             move(place, to, "state")
             assert place.request("sessions:9000/there", to) == ""
 
 
 def test_a_node_that_cannot_run_the_service_is_an_error_of_its_line(tmp_path: Path) -> None:
-    def parsed(command: str, strategy: str) -> Scenario:
-        app = f'[apps.sessions]\nkind = "program"\nserver = {{ on = "box"{command} }}\n'
-        migration = f'[[migrations]]\napp = "sessions"\nto = "cloud-0"\nat = "1 s"\nstrategy = "{strategy}"\n'
-        return parse(NODES + BOX + app + migration, source="x.toml", folder=tmp_path)
+    def text(strategy: str, **keys: str) -> str:
+        app = app_table("sessions", server={"on": "box", **keys})
+        return NODES + BOX + app + migration("sessions", "cloud-0", 1, strategy)
 
-    with pytest.raises(ScenarioError, match="cannot run on cloud-0, since its command is missing"):
-        parsed("", "redeploy")
-    with pytest.raises(ScenarioError, match="memory moves between nodes of one kind"):
-        parsed(', command = "x"', "stop-and-copy")
-    found = obstacles(parsed(', command = "only-in-the-image"', "redeploy"), running=False)
+    assert "cannot run on cloud-0, since its command is missing" in refusal(text("redeploy"), tmp_path)
+    assert "memory moves between nodes of one kind" in refusal(text("stop-and-copy", command="x"), tmp_path)
+    own = parse(text("redeploy", command="only-in-the-image"), source="x.toml", folder=tmp_path)
+    found = obstacles(own, running=False)
     assert "cannot run on cloud-0: there is no program 'only-in-the-image'" in str(found)

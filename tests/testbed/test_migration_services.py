@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from cellbed_node.processes import find
-from moving_services import (
-    CRIU_NODES,
-    Place,
-    files_of,
-    find_obstacle,
-    left_of_moves,
-    needs_criu,
-    standing,
-)
+from moving_services import CRIU_NODES, Place, files_of, left_of_moves, needs_criu, skip_without, standing
 from scenario_text import app_table, server_keys
 
 TEEWORLDS = find("teeworlds-server") or next(map(str, Path("/usr/games").glob("teeworlds-server")), "")
@@ -174,8 +166,7 @@ def move(place: Place, app: str, node: str, strategy: str) -> tuple[float, float
 
 @pytest.mark.parametrize("strategy", ["stop-and-copy", "post-copy"])
 def test_postgres_moves_with_its_connections_and_loses_no_acknowledged_row(place: Place, strategy: str) -> None:
-    if (reason := find_obstacle(strategy)) is not None:
-        pytest.skip(reason)
+    skip_without(strategy)
     sql(place, "TRUNCATE written")
     for node in ("edge-0", "cloud-0"):
         with busy(place, "writer.py") as found:
@@ -193,8 +184,7 @@ def test_postgres_moves_with_its_connections_and_loses_no_acknowledged_row(place
 
 @pytest.mark.parametrize("strategy", ["stop-and-copy", "post-copy", "redeploy"])
 def test_a_game_server_moves_and_keeps_its_players_unless_it_starts_anew(place: Place, strategy: str) -> None:
-    if strategy != "redeploy" and (reason := find_obstacle(strategy)) is not None:
-        pytest.skip(reason)
+    skip_without(strategy)
     for node in ("edge-0", "cloud-0"):
         with busy(place, "player.py") as found:
             still_s, sent_mb = move(place, "game", node, strategy)

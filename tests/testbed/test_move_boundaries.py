@@ -21,11 +21,12 @@ from moving_services import (
     SMALL,
     Place,
     files,
-    find_obstacle,
+    in_containers,
     needs_criu,
     needs_redis,
     redis,
     redis_image,
+    skip_without,
     slow_with_redis,
     standing,
 )
@@ -180,15 +181,10 @@ def canary(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def boxes(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A testbed with Redis, whose server is a container, as is the edge."""
-    nodes = CRIU_NODES
-    for node in ("cloud", "edge"):
-        nodes = nodes.replace(
-            f"[nodes.{node}]", f'[nodes.{node}]\nbackend = {{ kind = "container", image = "{image}" }}'
-        )
     folder = tmp_path_factory.mktemp("boxes")
     (folder / "conf").write_text("save ''\n")
     text = REDIS.replace("\nready", '\ncopy_in = { "conf" = "conf" }\nready')
-    with standing(folder, nodes + text) as place:
+    with standing(folder, in_containers(image) + text) as place:
         yield place
 
 
@@ -216,8 +212,7 @@ HOSTILE = {
 def test_links_of_a_container_lead_a_move_to_no_file_of_this_machine(
     boxes: Place, canary: Path, strategy: str, side: str, kind: str
 ) -> None:
-    if strategy != "redeploy" and (reason := find_obstacle(strategy)) is not None:
-        pytest.skip(reason)
+    skip_without(strategy)
     home, other = begin_anew(boxes)
     victim = home if side == "source" else other
     script = HOSTILE[kind].replace("UP", "../" * 30 + str(canary)[1:]).replace("PARENT", str(canary.parent))

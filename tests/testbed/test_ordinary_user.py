@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cellbed_node.exports import HEADER
-from scenario_text import NODES
+from scenario_text import NODES, app_table, server_keys, tables
 from shell_world import ORDINARY_USER, World, cellbed, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -23,32 +23,22 @@ own.send(b"page %d %d ok\\n" % (begin, time.monotonic_ns()))
 to = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
 r.urlopen(r.Request(to, b"", dict([("Content-Type", "application/x-protobuf")])))
 """
-SCENARIO = f"""
-name = "ordinary"
-duration = "5 s"
-{NODES}
-[apps.web]
-kind = "program"
-telemetry = true
-[apps.web.client]
-on = "endpoint"
-command = CLIENT
-copy_out = ["page"]
-[apps.web.server]
-on = "edge"
-command = SERVER
-ready = {{ port = 8080 }}
-copy_in = {{ page = "page" }}
-"""
-SERVER = [sys.executable, "-m", "http.server", "8080"]
+CLIENT = {
+    "on": "endpoint",
+    "command": [sys.executable, "-c", FETCH, "http://web:8080/page"],
+    "copy_out": ["page"],
+}
+SERVER = server_keys([sys.executable, "-m", "http.server", "8080"], 8080, copy_in={"page": "page"})
+SCENARIO = (
+    tables(name="ordinary", duration="5 s") + NODES + app_table("web", telemetry=True, client=CLIENT, server=SERVER)
+)
 
 
 def run(world: World, user: int, before: str = "") -> tuple[subprocess.CompletedProcess[str], Path]:
     """Run the scenario; returns its end, and the home of the user. before: begins the command of a shell."""
     home = world.home(user)
     (home / "page").write_text("a page\n")
-    client = json.dumps([sys.executable, "-c", FETCH, "http://web:8080/page"])
-    (home / "run.toml").write_text(SCENARIO.replace("CLIENT", client).replace("SERVER", json.dumps(SERVER)))
+    (home / "run.toml").write_text(SCENARIO)
     words = [*cellbed("run"), str(home / "run.toml"), "--out", str(home / "runs"), "--no-limits"]
     command = ["sh", "-c", f'{before} exec "$@"', "sh", *words]
     return world.run(["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", *command], user=user, timeout=170), home

@@ -83,7 +83,7 @@ def reached(paths: list[str]) -> str:
 
 
 @pytest.mark.needs_tun
-@pytest.mark.parametrize("verb", ["run", "up"])
+@pytest.mark.parametrize("verb", ["run", pytest.param("up", marks=pytest.mark.slow)])
 def test_another_user_reaches_no_file_and_no_socket_of_a_run(
     tmp_path: Path, registry: dict[str, str], verb: str
 ) -> None:

@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from cellbed.experiments.description import cautions, deployments
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
+from emulator_process import line_of_two
 from in_process import cellbed
 from link_examples import EXAMPLES, read, write_recordings
 from scenario_text import GOOD, app_table, scenario_head
@@ -213,23 +213,14 @@ def test_dry_run_folds_equal_nodes_and_links(tmp_path: Path) -> None:
 def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
     write_recordings(tmp_path)
     every = [up(make_plan(read(line, tmp_path))) for line in EXAMPLES]
-    directions: list[dict[str, Any]] = [
-        {"name": f"{number}", "from": "a", "to": f"t{number}", "stages": direction.stages}
-        for number, direction in enumerate(every)
-    ]
-    config = {
-        "namespaces": "auto",
-        "vertices": [
-            {"name": "a", "namespace": "new", "addresses": ["100.64.0.2/32"], "routes": [], "sysctls": {}},
-            *({"name": f"t{number}", "namespace": None} for number in range(len(every))),
-        ],
-        "default_vertex": None,
-        "directions": directions,
-        "series": None,
-        "packet_log": None,
-    }
+    config = line_of_two([], [])
+    before = len(config["directions"])
+    for number, direction in enumerate(every):
+        config["vertices"].append({"name": f"t{number}", "namespace": None})
+        way = {"name": f"{number}", "from": "endpoint", "to": f"t{number}", "stages": direction.stages}
+        config["directions"].append(way)
     emulator = Emulator.start(config)
-    assert len(emulator.counters()) == len(every)
+    assert len(emulator.counters()) == before + len(every)
     emulator.stop()
 
 

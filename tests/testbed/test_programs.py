@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ from shell_world import wait_until
 
 SECOND = 1_000_000_000
 PATIENCE_NS = 60 * SECOND
-LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
+LISTEN = """
+import socket, sys, time
+port, address = sys.argv[1:]
+server = socket.create_server((address, int(port)), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+time.sleep(600)
+"""
 
 
 class ThisMachine:
@@ -128,16 +134,16 @@ def output(site: Site, name: str = "web.edge-0.server") -> str:
 
 def test_a_server_is_ready_when_it_listens_and_nothing_connects_to_find_out(site: Site) -> None:
     port = free_port()
-    code = (
-        "import socket, sys, time\n"
-        "time.sleep(0.2)\n"
-        "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
-        "server.settimeout(1.0)\n"
-        "try: server.accept(); print('somebody connected', flush=True)\n"
-        "except TimeoutError: print('nobody came', flush=True)\n"
-        "time.sleep(600)"
-    )
-    (program,) = site.start(site.python("import sys; " + f"exec({code!r})", str(port), ready=Ready(port=port)))
+    code = """
+import socket, sys, time
+time.sleep(0.2)
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+server.settimeout(1)
+try: server.accept(); print("somebody connected", flush=True)
+except TimeoutError: print("nobody came", flush=True)
+time.sleep(600)
+"""
+    (program,) = site.start(site.python(code, str(port), ready=Ready(port=port)))
     assert {"event": "ready"} in program.events
     site.until(lambda: "\n" in output(site) or program.has_died())
     assert output(site) == "nobody came\n"
@@ -163,33 +169,18 @@ def test_ready_by_line_file_reply_and_command(site: Site) -> None:
         "        self.send_response(200 if Handler.seen > 2 else 503); self.end_headers()\n"
         "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()"
     )
-    speak = "import sys, time; print('one'); print('server started on 80', file=sys.stderr); time.sleep(600)"
-    touch = "import pathlib, time; time.sleep(0.2); pathlib.Path('up').touch(); time.sleep(600)"
+    speak = "echo one; echo server started on 80 >&2; exec sleep 600"
+    twice = "sh", "-c", "echo $X; test -e once || { touch once; exit 1; }"
+    again = "test -e begun || { touch begun; exit 1; }; touch up2; exec sleep 600"
     programs = site.start(
-        site.python(speak, name="a", ready=Ready(line=r"^server \w+ on \d+$")),
-        site.python(touch, name="b", ready=Ready(file="up")),
+        site.command("sh", "-c", speak, name="a", ready=Ready(line=r"^server \w+ on \d+$")),
+        site.command("sh", "-c", "sleep 0.2; touch up; exec sleep 600", name="b", ready=Ready(file="up")),
         site.python(serve, str(port), name="c", ready=Ready(http=f"http://127.0.0.1:{port}/")),
         site.command("sleep", "600", name="d"),
-        site.python(
-            "import time; print('> ', end='', flush=True); time.sleep(600)", name="e", ready=Ready(line="^> $")
-        ),
-        site.command(
-            "sleep",
-            "600",
-            name="f",
-            environment={"TWICE": "x"},
-            restart="always",
-            ready=Ready(command=("sh", "-c", "echo $TWICE; test -e once || { touch once; exit 1; }")),
-        ),
+        site.command("sh", "-c", "printf '> '; exec sleep 600", name="e", ready=Ready(line="^> $")),
+        site.command("sleep", "600", name="f", environment={"X": "x"}, restart="always", ready=Ready(command=twice)),
         # It is started again before it is ready, as one whose database is not there yet.
-        site.command(
-            "sh",
-            "-c",
-            "test -e begun || { touch begun; exit 1; }; touch up2; exec sleep 600",
-            name="g",
-            restart="on-failure",
-            ready=Ready(file="up2"),
-        ),
+        site.command("sh", "-c", again, name="g", restart="on-failure", ready=Ready(file="up2")),
     )
     assert all({"event": "ready"} in program.events for program in programs)
 
@@ -197,41 +188,27 @@ def test_ready_by_line_file_reply_and_command(site: Site) -> None:
 @pytest.mark.parametrize(
     ("code", "ready", "message"),
     [
+        ("echo no such table; exit 3", Ready(port=1), "ended with status 3 before it was ready: no such"),
+        ("", Ready(port=1), "ended with status 0 before it was ready; it must stay in the foreground, without any"),
         (
-            "print('no such table'); raise SystemExit(3)",
-            Ready(port=1),
-            r"ended with status 3 before it was ready: no such",
-        ),
-        (
-            "",
-            Ready(port=1),
-            "ended with status 0 before it was ready; it must stay in the foreground, without any output",
-        ),
-        (
-            "import os; os.execlp('sh', 'sh', '-c', 'echo loading; exec sleep 600')",
+            "echo loading; exec sleep 600",
             Ready(port=1, timeout_ns=5 * SECOND),
-            r"was not ready within 5 s, since it did not listen on port 1: loading",
+            "was not ready within 5 s, since it did not listen on port 1: loading",
         ),
-        ("import os; os.kill(os.getpid(), 9)", Ready(line="never"), "was killed by signal 9 before it was ready"),
-        (
-            "import time; time.sleep(600)",
-            Ready(file="missing", timeout_ns=SECOND // 10),
-            "since there was no file 'missing', without any output",
-        ),
+        ("kill -KILL $$", Ready(line="never"), "was killed by signal 9 before it was ready"),
+        ("sleep 600", Ready(file="x", timeout_ns=SECOND // 10), "since there was no file 'x', without any output"),
     ],
 )
 def test_a_program_that_does_not_become_ready_is_one_error(site: Site, code: str, ready: Ready, message: str) -> None:
-    text = site.refusal(site.python(code, ready=ready))
+    text = site.refusal(site.command("sh", "-c", code, ready=ready))
     assert text.startswith("web.edge-0.server on edge-0 ")
     assert re.search(message, text)
     assert re.search(r"\n  its output: \S+raw/web.edge-0.server.(out|err)$", text)
 
 
 def test_a_missing_program_and_a_taken_port_are_errors(site: Site) -> None:
-    assert re.search(
-        "cannot start web.edge-0.server on edge-0: No such file or directory: 'nosuch'",
-        site.refusal(site.command("nosuch")),
-    )
+    absent = "cannot start web.edge-0.server on edge-0: No such file or directory: 'nosuch'"
+    assert absent in site.refusal(site.command("nosuch"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         text = site.refusal(site.command("true", name="other", ready=Ready(port=port)))
@@ -239,10 +216,10 @@ def test_a_missing_program_and_a_taken_port_are_errors(site: Site) -> None:
 
 
 def test_a_server_that_dies_is_reported_and_one_that_ends_well_is_noted(site: Site) -> None:
-    wait = (
-        "import sys, time, pathlib\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nsys.exit(int(sys.argv[1]))"
+    wait = "until test -e go; do sleep 0.01; done; exit"
+    died, well = site.start(
+        site.command("sh", "-c", f"{wait} 7", name="died"), site.command("sh", "-c", f"{wait} 0", name="well")
     )
-    died, well = site.start(site.python(wait, "7", name="died"), site.python(wait, "0", name="well"))
     (site.node.folder / "go").touch()
     site.until(lambda: died.has_died() and well.notes)
     (event,) = [each for each in died.events if each["event"] == "died"]
@@ -253,7 +230,7 @@ def test_a_server_that_dies_is_reported_and_one_that_ends_well_is_noted(site: Si
 
 def test_a_server_that_dies_while_others_start_is_an_error(site: Site) -> None:
     text = site.refusal(
-        site.python("import time; time.sleep(0.1); raise SystemExit('out of luck')", name="first"),
+        site.command("sh", "-c", "sleep 0.1; echo out of luck >&2; exit 1", name="first"),
         site.command("sleep", "600", name="second", stage=1, ready=Ready(file="never")),
     )
     assert "first on edge-0 ended with status 1: out of luck" in text
@@ -263,19 +240,15 @@ def test_a_server_that_dies_while_others_start_is_an_error(site: Site) -> None:
     ("restart", "status", "again"), [("on-failure", 1, True), ("on-failure", 0, False), ("always", 0, True)]
 )
 def test_restarts_follow_their_policy_and_are_counted(site: Site, restart: Any, status: int, again: bool) -> None:
-    code = (
-        "import sys, time, pathlib\n"
-        "tries = pathlib.Path('tries'); n = len(tries.read_text()) if tries.exists() else 0\n"
-        "tries.write_text('x' * (n + 1)); print('try', n, flush=True)\n"
-        "go = pathlib.Path(sys.argv[2])\n"
-        "while not go.exists(): time.sleep(0.01)\n"
-        "time.sleep(600) if n == 2 else sys.exit(int(sys.argv[1]))"
-    )
+    code = f"""
+        echo x >> tries; n=$(wc -l < tries); echo try $n
+        until test -e go; do sleep 0.01; done
+        [ $n = 3 ] && exec sleep 600; exit {status}
+    """
     # Before it is ready its end would be an error.
-    go = site.raw / "go"
-    (program,) = site.start(site.python(code, str(status), str(go), restart=restart))
-    go.touch()
-    site.until(lambda: "try 2" in output(site) if again else program.notes)
+    (program,) = site.start(site.command("sh", "-c", code, restart=restart))
+    (site.node.folder / "go").touch()
+    site.until(lambda: "try 3" in output(site) if again else program.notes)
     assert program.restarts == (2 if again else 0)
     assert not program.has_died()
 
@@ -375,15 +348,10 @@ def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "words").write_text("hello")
     (tmp_path / "one.txt").write_text("1")
-    code = (
-        "import os, pathlib\n"
-        "text = pathlib.Path('words').read_text() + os.environ['MORE'] + pathlib.Path('../one').read_text()\n"
-        "pathlib.Path('deep').mkdir(); pathlib.Path('deep/result').write_text(text); print('written', flush=True)\n"
-        "import time; time.sleep(600)"
-    )
+    code = 'mkdir deep; echo "$(cat words)$MORE$(cat ../one)" > deep/result; echo written; exec sleep 600'
     (program,) = site.start(
-        site.python(
-            code,
+        site.command(
+            *("sh", "-c", code),
             environment={"MORE": " there"},
             folder="in",
             copy_in=((tmp_path / "data", "in"), (tmp_path / "one.txt", "one")),
@@ -392,7 +360,7 @@ def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
         )
     )
     site.stop()
-    assert (tmp_path / "files" / "in" / "deep" / "result").read_text() == "hello there1"
+    assert (tmp_path / "files" / "in" / "deep" / "result").read_text() == "hello there1\n"
     assert program.notes == ["web.edge-0.server: cannot copy missing from edge-0: No such file or directory"]
 
 
@@ -457,8 +425,7 @@ def test_output_is_kept_up_to_a_limit(site: Site, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_a_program_has_started_ends_with_it(site: Site) -> None:
-    code = "import subprocess, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
-    (_,) = site.start(site.python(code, ready=Ready(line="[0-9]")))
+    site.start(site.command("sh", "-c", "sleep 600 & echo $!; wait", ready=Ready(line="[0-9]")))
     child = int(output(site))
     site.stop()
     wait_until(lambda: has_ended(child))
@@ -471,12 +438,8 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
    2: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 3
    3: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4 2 0 0
 """
-    found = unmodified.find_listeners(table)
-    assert {port: set(map(str, each)) for port, each in found.items()} == {
-        8080: {"0.0.0.0"},
-        80: {"::"},
-        53: {"0.0.0.0"},
-    }
+    found = {port: {*map(str, each)} for port, each in unmodified.find_listeners(table).items()}
+    assert found == {8080: {"0.0.0.0"}, 80: {"::"}, 53: {"0.0.0.0"}}
     # Another machine's may be anything.
     assert unmodified.find_listeners("0: x:0016 0:0000 0A\n1: 00:zz 0:0000 0A\n2: 01:1 0:0000 07\n\0\n:::") == {}
     bound = "  0: 0100007F:1F90 00000000:0000 0A 0\n  1: 0000000000000000FFFF00000100007F:0050 0:0000 0A 0\n"
@@ -484,26 +447,18 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
 
 
 @pytest.mark.parametrize(("address", "by_http"), [("127.0.0.1", False), ("::1", False), ("127.0.0.1", True)])
-def test_a_server_that_other_nodes_do_not_reach_is_an_error_with_the_remedy(
-    site: Site, address: str, by_http: bool
-) -> None:
+def test_a_server_that_others_do_not_reach_is_an_error_with_the_remedy(site: Site, address: str, by_http: bool) -> None:
     port = free_port()
-    family = "AF_INET6" if ":" in address else "AF_INET"
-    code = (
-        f"import socket, time; s = socket.create_server(('{address}', {port}), family=socket.{family}); time.sleep(600)"
-    )
-    ready = Ready(port=port)
+    command, ready = site.python(LISTEN, str(port), address), Ready(port=port)
     if by_http:
-        code = (
-            f"import http.server as h; h.HTTPServer(('{address}', {port}), h.SimpleHTTPRequestHandler).serve_forever()"
-        )
+        command = site.command(sys.executable, "-m", "http.server", "--bind", address, str(port))
         ready = Ready(http=f"http://localhost:{port}/")
-    text = site.refusal(site.python(code, ready=ready, reached=True))
+    text = site.refusal(replace(command, ready=ready, reached=True))
     assert f"listens on {address} alone (port {port}), which other nodes do not reach" in text
     assert "--host 0.0.0.0" in text
 
 
 def test_a_server_for_its_own_node_alone_is_noted(site: Site) -> None:
     port = free_port()
-    (program,) = site.start(site.python(LISTEN, str(port), ready=Ready(port=port)))
+    (program,) = site.start(site.python(LISTEN, str(port), "127.0.0.1", ready=Ready(port=port)))
     assert program.notes == [f"{program.name} listens on 127.0.0.1 alone (port {port}), which other nodes do not reach"]

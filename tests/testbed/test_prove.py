@@ -1,12 +1,9 @@
 """The proof notices a link or a limit that is not what was asked."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ from cellbed.scenario import ScenarioError, load
 from cellbed.support.readable import alike
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
-from cellbed.testbed.machine.cgroups import Group, LimitsError
+from cellbed.testbed.machine.cgroups import Group
 from cellbed.testbed.machine.contention import contention, describe
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.nodes.backend import Setup
@@ -24,6 +21,7 @@ from cellbed.testbed.proof.limits import Limited, Proof, ProofError, prove_limit
 from cellbed.testbed.proof.links import _rate_proof, prove_links
 from cellbed.testbed.proof.prediction import Clock
 from in_process import cellbed
+from run_commands import needs_limits, run
 
 MS = 1_000_000
 SCENARIO = """
@@ -56,10 +54,7 @@ def plan(folder: Path, **changes: object) -> Plan:
 
 @pytest.fixture
 def groups() -> Iterator[list[Group]]:
-    try:
-        groups = cgroups.open_groups(f"run-test-{os.getpid()}", lambda path: None)
-    except LimitsError as error:
-        pytest.skip(str(error).splitlines()[0])
+    groups = cgroups.open_groups(f"run-test-{os.getpid()}", lambda path: None)
     yield [groups.create(f"endpoint-{number}") for number in range(4)]
     groups.remove()
 
@@ -69,7 +64,6 @@ def test_equal_lines_of_many_nodes_are_one() -> None:
         own = Proof("edge-0 CPU limit", 1.0, 1.1 + count, "CPUs", ok=False)
         return [str(own), *(str(replace(own, what=f"phone-{n} CPU limit", measured=0.2 + n / 9)) for n in range(count))]
 
-    assert alike([]) == []
     assert alike(lines(3)) == lines(3)
     edge, phones = alike(lines(64))
     assert edge == lines(64)[0]
@@ -103,8 +97,7 @@ def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path
     assert [line.split(": ")[1] for line in errors] == ["nodes.endpoint.cpus", "nodes.endpoint.memory"]
     assert f": {cpus}.5 CPUs, but this machine has {cpus}: write at most {cpus}, or" in errors[0]
     assert all(line.startswith(f"{path}:") and "--overcommit" in line for line in errors)
-    up = [sys.executable, "-P", "-m", "cellbed", "up", path, "--out", tmp_path / "runs"]
-    assert subprocess.run(up, check=False, capture_output=True).returncode == 2
+    run("up", path, "--out", tmp_path / "runs", status=2)
     assert not (tmp_path / "runs").exists()
     for option in ("--overcommit", "--no-limits", "--virtual"):
         assert cellbed("run", path, "--dry-run", option).returncode == 0
@@ -115,12 +108,12 @@ def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path
 
 
 def test_a_limit_below_the_least_quota_is_an_error_of_its_line(tmp_path: Path) -> None:
-    with pytest.raises(
-        ScenarioError, match=r"scenario.toml:\d+: nodes.endpoint.cpus: 0.05 is too small: write at .* 0.1"
-    ):
+    wrong = r"scenario.toml:\d+: nodes.endpoint.cpus: 0.05 is too small: write at .* 0.1"
+    with pytest.raises(ScenarioError, match=wrong):
         plan(tmp_path, cpus=0.05)
 
 
+@needs_limits
 @pytest.mark.needs_tun
 def test_a_limit_that_nothing_can_exceed_is_not_called_measured(tmp_path: Path, groups: list[Group]) -> None:
     cpus = len(os.sched_getaffinity(0))
@@ -156,13 +149,8 @@ def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed
     delay["fixed_ns"] += 5_000_000
     emulator = Emulator.start(config)
     probes: list[int] = []
-    probe = Emulator.probe
-
-    def counted(self: Emulator, flows: list[dict[str, Any]], timeout: float) -> list[dict[str, Any]]:
-        probes.append(len(flows))
-        return probe(self, flows, timeout)
-
-    monkeypatch.setattr(Emulator, "probe", counted)
+    probe = emulator.probe
+    monkeypatch.setattr(emulator, "probe", lambda flows, timeout: (probes.append(len(flows)), probe(flows, timeout))[1])
     proofs = prove_links(asked, emulator)
     emulator.stop()
     assert [proof.what for proof in proofs if not proof.ok] == ["mobile-7.uplink delay"]
@@ -170,9 +158,10 @@ def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed
     assert max(probes) >= 24
 
 
+@needs_limits
 @pytest.mark.needs_tun
 def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups: list[Group]) -> None:
-    """Four nodes at the same time: as asked, with another limit, and two with programs outside their groups."""
+    # Four nodes at the same time: as asked, with another limit, and two with programs outside their groups.
     asked = plan(tmp_path, cpus="0.3\ncount = 4", memory="64 MiB")
     emulator = Emulator.start(asked.emulator_config())
     limited = []
@@ -248,7 +237,7 @@ PIE = 'queue = { uplink = { kind = "pie" } }'
     ("asked", "real", "wrong"),
     [
         ('up = "12 Mbit/s"', 'up = "11 Mbit/s"', "mobile-0.uplink rate"),
-        ('up = "12 Mbit/s"', 'up = "unlimited"', "mobile-0.uplink rate"),
+        pytest.param('up = "12 Mbit/s"', 'up = "unlimited"', "mobile-0.uplink rate", marks=pytest.mark.slow),
         ('up = "12 Mbit/s"', 'up = "12 Mbit/s"\nbase_delay = "14 ms"', "mobile-0.uplink delay"),
         ('up = "12 Mbit/s"', 'up = "12 Mbit/s"\nbase_delay = "7 ms"', "mobile-0.downlink delay"),
         (
@@ -262,7 +251,9 @@ PIE = 'queue = { uplink = { kind = "pie" } }'
             'up = "12 Mbit/s"\nbase_delay = "25 ms"',
             "mobile-0.uplink delay",
         ),
-        (f'up = "12 Mbit/s"\n{PIE}', f'up = "16 Mbit/s"\n{PIE}', "mobile-0.uplink rate"),
+        pytest.param(
+            f'up = "12 Mbit/s"\n{PIE}', f'up = "16 Mbit/s"\n{PIE}', "mobile-0.uplink rate", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_link_that_is_off_is_noticed(tmp_path: Path, asked: str, real: str, wrong: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections import Counter
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +10,6 @@ import pytest
 
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.plan import make_plan
-from cellbed.testbed.programs.balancing import rules
 from cellbed_node.processes import find
 from in_process import run_apart
 from predicted_runs import predict_http
@@ -151,9 +149,8 @@ def test_the_report_has_what_each_replica_served(run: Path) -> None:
 
 
 def test_a_prediction_spreads_alike(tmp_path: Path) -> None:
-    found = predict_http(
-        tmp_path, NODES + APPS.replace("SERVER", "server.py"), "each", "turns", "least", "gone", kept=False
-    )
+    text = NODES.replace("8 s", "2 s") + APPS.replace("SERVER", "server.py")
+    found = predict_http(tmp_path, text, "each", "turns", "least", "gone", kept=False)
     turns = Counter(requests(found, "turns")["server"])
     assert max(turns.values()) - min(turns.values()) <= 1
     spread = Counter(requests(found, "each")["server"])
@@ -167,13 +164,6 @@ def test_names_of_a_group_mean_the_address_of_its_replicas() -> None:
     lines = plan.hosts.splitlines()
     assert {f"{address} web", f"{address} www", f"{address} each"} <= {*lines}
     assert f"{plan.node('web-0').ipv4} turns" in lines
-
-
-def test_rules_name_all_servers_of_an_address_or_refuse() -> None:
-    first, second, *servers = [IPv4Address(f"100.64.0.{number}") for number in range(1, 5)]
-    text = rules({first: servers, second: []})
-    assert "ip daddr 100.64.0.1 dnat to numgen random mod 2 map { 0 : 100.64.0.3, 1 : 100.64.0.4 }" in text
-    assert "ip daddr 100.64.0.2 reject" in text
 
 
 @pytest.mark.parametrize(

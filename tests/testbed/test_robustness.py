@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from cellbed.measure.packets import RECORD
@@ -21,6 +22,7 @@ from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Place, spawn
 from cellbed.testbed.machine.state import process_start
+from descendants import descendants
 from emulator_process import EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets
 from shell_world import INTERNET, ORDINARY_USER, World, cellbed, missing, python
 
@@ -224,14 +226,8 @@ def test_where_the_monotonic_clock_stands_does_not_matter(offset: str) -> None:
         emulator.stop()
 
 
-def descriptors() -> dict[str, str]:
-    """What this process has open, by number."""
-    return {path.name: str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
-
-
-def children() -> set[str]:
-    """Processes that this one has started and not seen the end of."""
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.slow
@@ -254,8 +250,14 @@ def test_emulators_killed_at_any_moment_leave_their_parent_nothing(tmp_path: Pat
         Emulator.start(config).kill()
     except EmulatorError as error:
         pytest.skip(f"this machine runs no emulator for this user: {error}")
-    before = len(descriptors()), children(), interfaces(), mounted_namespaces()
-    for number in range(KILLS):
+
+    def state() -> tuple[Any, ...]:
+        children = {each.pid for each in psutil.Process().children()}
+        interfaces = {path.name for path in Path("/sys/class/net").iterdir()}
+        return descriptors(), children, interfaces, mounted_namespaces()
+
+    before = state()
+    for number in range(KILLS // 2):
         if number % 2:
             emulator = Emulator.start(config)
             emulator.restart_links(time.monotonic_ns())
@@ -265,7 +267,7 @@ def test_emulators_killed_at_any_moment_leave_their_parent_nothing(tmp_path: Pat
         else:  # in the middle of its start
             with EmulatorProcess(config):
                 time.sleep(moments.uniform(0, 0.2))
-    assert (len(descriptors()), children(), interfaces(), mounted_namespaces()) == before
+    assert state() == before
     # Of what they had made there is what the next one replaces, and no temporary file beside it.
     left = {path.name for path in tmp_path.iterdir()}
     assert left <= {"control.sock", "packets.bin", "series.bin"}
@@ -273,11 +275,6 @@ def test_emulators_killed_at_any_moment_leave_their_parent_nothing(tmp_path: Pat
         last.ready()
         last.stop()
     assert not (tmp_path / "control.sock").exists()
-
-
-def interfaces() -> set[str]:
-    """Network interfaces around this process."""
-    return {path.name for path in Path("/sys/class/net").iterdir()}
 
 
 def mounted_namespaces(pid: int | str = "self") -> list[str]:
@@ -288,24 +285,16 @@ def mounted_namespaces(pid: int | str = "self") -> list[str]:
 def processes_of(world: World) -> set[int]:
     """Processes that were started in the world by way of :meth:`World.start`, and theirs."""
     found = set()
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"HOME={world.folder}/".encode() in environ.read_bytes():
-                found.add(int(environ.parent.name))
-        except OSError:
-            continue
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HOME", "").startswith(f"{world.folder}/"):
+                found.add(process.pid)
     return found
 
 
 def emulator_under(shell: int) -> int | None:
     """The emulator of a shell, if it has come so far."""
-    try:
-        for child in Path(f"/proc/{shell}/task/{shell}/children").read_text().split():
-            if b"import emulate" in Path(f"/proc/{child}/cmdline").read_bytes():
-                return int(child)
-    except OSError:
-        pass
-    return None
+    return next((each for each, line in descendants(shell).items() if b"import emulate" in line), None)
 
 
 @pytest.mark.slow
@@ -323,7 +312,7 @@ def test_a_shell_or_its_emulator_killed_at_any_moment_leaves_nothing_after_clean
             "namespaces": [mounted_namespaces(holder) for holder in world.holders()],
             "processes": processes_of(world),
             "files": sorted(str(path) for place in places for path in place.rglob("*") if path.is_file()),
-            "descriptors": len(descriptors()),
+            "descriptors": descriptors(),
         }
 
     for user in (0, ORDINARY_USER):

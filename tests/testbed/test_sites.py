@@ -311,6 +311,7 @@ def test_ports_are_proved(city: Path) -> None:
             assert proofs[f"{link}.{way} rate"]["measured"] is not None, proofs[f"{link}.{way} rate"]
 
 
+@pytest.mark.slow
 def test_a_prediction_of_a_site_is_the_same(predicted_city: Path) -> None:
     test_requests_are_delayed_by_the_ports_and_core_links_on_their_way(predicted_city)
     test_an_outage_of_a_core_link_of_a_site_concerns_who_crosses_it(predicted_city)

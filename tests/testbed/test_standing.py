@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import in_process
 from cellbed.testbed.machine.process import Place as NodePlace
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.reach import Guests
+from moving_services import Place
 from run_commands import assert_nothing_left, needs_limits
 from scenario_text import scenario_head
 from shell_world import ORDINARY_USER, World, missing
@@ -47,38 +47,11 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flow:
 """
 
 
-class Place:
-    """A folder with a registry: what others run on this machine is not seen."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "runtime").mkdir()
-        self.variables = {"XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder / "runtime")}
-        self.scenario = folder / "standing.toml"
-        self.scenario.write_text(SCENARIO)
-
-    def cellbed(self, *words: object) -> subprocess.CompletedProcess[str]:
-        return in_process.cellbed(*words, env=self.variables, cwd=self.folder)
-
-    def popen(self, *words: object, **options: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-m", "cellbed", *map(str, words)]
-        return subprocess.Popen(command, text=True, cwd=self.folder, env=os.environ | self.variables, **options)
-
-    def run(self, *words: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        with self.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
-            output, errors = process.communicate()
-        return subprocess.CompletedProcess(words, process.returncode, output, errors)
-
-    def status(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cellbed("status", name, "--json").stdout)
-        return found
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A place in which a testbed called `first` is up; everything of it is gone at the end."""
-    place = Place(tmp_path_factory.mktemp("standing"))
-    done = place.run("up", place.scenario, "--name", "first")
+    place = Place(tmp_path_factory.mktemp("standing"), SCENARIO)
+    done = place.run("up", "x.toml", "--name", "first")
     assert done.returncode == 0, done.stderr
     assert "starting the services, no loads, of image-classification" in done.stderr
     yield place
@@ -87,23 +60,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     place.cellbed("clean")
 
 
+def status(place: Place, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(place.cellbed("status", name, "--json").stdout)
+    return found
+
+
 def identifier_of(place: Place, name: str) -> str:
-    process = place.status(name)["process"]
+    process = status(place, name)["process"]
     (path,) = (place.folder / "state" / "cellbed" / "live").glob(f"testbed-{process}-*.json")
     return path.stem
 
 
 def test_a_testbed_stands_with_its_services_and_without_its_loads(place: Place) -> None:
-    found = place.status("first")
-    assert (found["kind"], found["state"], found["nodes"]) == (
-        "testbed",
-        "up",
-        ["endpoint-0", "endpoint-1", "edge-0"],
-    )
-    assert {each["name"]: each["state"] for each in found["programs"]} == {
-        "workload.edge-0.broker": "ready",
-        "workload.edge-0.service": "ready",
-    }
+    found = status(place, "first")
+    assert (found["kind"], found["state"], found["nodes"]) == ("testbed", "up", ["endpoint-0", "endpoint-1", "edge-0"])
+    programs = {f"workload.edge-0.{role}": "ready" for role in ("broker", "service")}
+    assert {each["name"]: each["state"] for each in found["programs"]} == programs
     events = [event["event"] for event in found["events"]]
     assert events[:3] == ["nodes up", "proved", "schedule started"]
     assert "first" in place.cellbed("status").stdout
@@ -133,18 +105,18 @@ def test_a_command_runs_on_a_node_as_if_started_there(place: Place) -> None:
     # A name server of this machine could not be reached, and programs would wait for it.
     assert "nameserver" not in place.run("exec", "edge-0", "cat", "/etc/resolv.conf").stdout
     assert place.run("exec", "edge-0", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
-    with place.popen("exec", "edge-0", "--", "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+    with place.popen("exec", "edge-0", "--", "cat", stdin=subprocess.PIPE) as cat:
         assert cat.communicate("through\n")[0] == "through\n"
     setting = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
     assert place.run("exec", "endpoint-0", "--", "cat", setting).stdout == "0\n", "as [transport] asks"
     groups = place.run("exec", "endpoint-0", "--", "cat", "/proc/self/cgroup").stdout
     assert f"{identifier_of(place, 'first')}/endpoint-0" in groups
-    (event, *_) = [event for event in place.status("first")["events"] if event["event"] == "exec"]
+    (event, *_) = [event for event in status(place, "first")["events"] if event["event"] == "exec"]
     assert (event["what"], event["command"][0]) == ("endpoint-1", sys.executable)
 
 
 def test_a_command_starts_in_the_testbed_where_this_process_may_not_enter_the_node(place: Place) -> None:
-    path = Path(place.status("first")["folder"], "live.json")
+    path = Path(status(place, "first")["folder"], "live.json")
     before = path.read_text()
     live = json.loads(before)
     live["nodes"]["edge-0"]["place"]["cgroups"] = ["/sys/fs/cgroup/of-another-scope/cgroup.procs"]
@@ -186,7 +158,7 @@ def test_a_command_has_the_terminal_and_its_interrupt(place: Place) -> None:
         (("logs", "workloat"), 2, "no program 'workloat' has a log: did you mean 'workload'?"),
         (("tap", "mobile-2"), 2, "no link is called 'mobile-2': did you mean 'mobile-"),
         (("down", "fisrt"), 2, "no live run, testbed or shell is called 'fisrt': did you mean 'first'?"),
-        (("up", "standing.toml", "--name", "first"), 2, "a testbed called 'first' is up: choose another name"),
+        (("up", "x.toml", "--name", "first"), 2, "a testbed called 'first' is up: choose another name"),
     ],
 )
 def test_what_is_not_there_is_named(place: Place, words: tuple[str, ...], status: int, answer: str) -> None:
@@ -197,11 +169,11 @@ def test_what_is_not_there_is_named(place: Place, words: tuple[str, ...], status
 
 
 def test_logs_are_printed_and_followed(place: Place) -> None:
-    log = Path(place.status("first")["folder"], "raw", "workload.edge-0.service.log")
+    log = Path(status(place, "first")["folder"], "raw", "workload.edge-0.service.log")
     with log.open("a") as file:
         file.write("a line\nunfinished")
     assert "workload.edge-0.service | a line" in place.cellbed("logs", "workload").stdout
-    with place.popen("logs", "workload.edge-0.service", "-f", stdout=subprocess.PIPE) as following:
+    with place.popen("logs", "workload.edge-0.service", "-f") as following:
         while following.stdout.readline() != "a line\n":
             pass
         with log.open("a") as file:
@@ -213,8 +185,7 @@ def test_logs_are_printed_and_followed(place: Place) -> None:
 def test_a_link_is_captured_whole_and_live(place: Place) -> None:
     from cellbed.measure.packetlog.capture import section
 
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with place.popen("tap", "mobile-0", "--out", "-", **pipes, errors="replace") as tap:  # further packets are no text
+    with place.popen("tap", "mobile-0", "--out", "-", errors="replace") as tap:  # further packets are no text
         descriptor = tap.stdout.fileno()
         seen = b""
         while b"mobile-0.downlink out" not in seen:
@@ -265,12 +236,9 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     other = place.folder / "other.toml"
     # Nodes and links alone.
     other.write_text(SCENARIO.partition("[workload]")[0].replace('"standing"', '"second"'))
-    hanging_up = place.popen(
-        "up", other, "--no-proof", "--packet-log", "1 MiB", stdout=subprocess.PIPE, start_new_session=True
-    )
-    output, _ = hanging_up.communicate()
-    assert hanging_up.returncode == 0
-    assert output.startswith("second is up")
+    hanging_up = place.popen("up", other, "--no-proof", "--packet-log", "1 MiB", start_new_session=True)
+    output, errors = hanging_up.communicate()
+    assert (hanging_up.returncode, output[:12]) == (0, "second is up"), errors
     identifier = identifier_of(place, "second")
     listed = json.loads(place.cellbed("status", "--json").stdout)
     assert [each["name"] for each in listed] == ["first", "second"]
@@ -284,7 +252,7 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
     with place.popen("exec", "--testbed", "second", "edge-0", "--", "sleep", "600") as sleeping:
         while not Path(f"/proc/{sleeping.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
             time.sleep(0.01)
-        folder = Path(place.status("second")["folder"])
+        folder = Path(status(place, "second")["folder"])
         assert place.cellbed("down").stderr.startswith("error: several testbeds are up: name one of first, second")
         down = place.cellbed("down", "second")
         assert (down.returncode, down.stdout) == (0, f"second is down; its folder: {folder}\n")
@@ -306,13 +274,13 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
 
 
 def test_an_interrupt_while_it_comes_up_leaves_nothing(place: Place) -> None:
-    with place.popen(
-        "up", place.scenario, "--name", "never", stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
+    with place.popen("up", "x.toml", "--name", "never", start_new_session=True) as process:
         for line in process.stderr:
             if line.startswith("bringing up"):
                 break
-        (identifier,) = marked_by(process.pid, place)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        records = (place.folder / "state" / "cellbed" / "live").glob("*.json")
+        (identifier,) = {path.stem for path in records if path.stem.split("-")[1] in children}
         process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 130
@@ -320,17 +288,10 @@ def test_an_interrupt_while_it_comes_up_leaves_nothing(place: Place) -> None:
     assert not [folder for folder in (place.folder / "runs").iterdir() if (folder / "live.json").exists()][1:]
 
 
-def marked_by(parent: int, place: Place) -> set[str]:
-    """Identifiers of the records of a process and its children."""
-    children = set(Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
-    paths = (place.folder / "state" / "cellbed" / "live").glob("*.json")
-    return {path.stem for path in paths if path.stem.split("-")[1] in children}
-
-
 def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
     identifier = identifier_of(place, "first")
-    folder = Path(place.status("first")["folder"])
-    os.kill(place.status("first")["process"], signal.SIGKILL)
+    folder = Path(status(place, "first")["folder"])
+    os.kill(status(place, "first")["process"], signal.SIGKILL)
     while place.cellbed("status").stdout != "no testbed is up\n":
         time.sleep(0.01)
     assert "error: no testbed is up" in place.cellbed("down").stderr

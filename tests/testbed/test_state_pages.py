@@ -139,7 +139,7 @@ def pages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pa
     return pages
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rounds=st.lists(WRITES, max_size=5), before=WRITES, tracks=st.booleans())
 def test_rounds_replayed_at_another_instance_give_equal_memory(
     rounds: list[list[tuple[int, bytes]]], before: list[tuple[int, bytes]], tracks: bool

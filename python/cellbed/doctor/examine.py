@@ -9,12 +9,12 @@ from cellbed.doctor import kernel, limits, software
 from cellbed.doctor.machine import Check, Machine, can_run
 
 
-def examine(machine: Machine | None = None) -> list[Check]:
+def examine() -> list[Check]:
     """Run all checks."""
     from cellbed.archive import archive_folder
     from cellbed.support.user_folders import cache_folder
 
-    machine = machine or Machine()
+    machine = Machine()
     return [
         kernel.kernel(),
         kernel.processors(),

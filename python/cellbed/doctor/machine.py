@@ -89,10 +89,10 @@ def executable() -> str:
     return str(beside) if beside.exists() else (shutil.which("cellbed") or "cellbed")
 
 
-def output_of(command: Sequence[str], timeout: float = 10.0) -> tuple[int, str]:
+def output_of(command: Sequence[str]) -> tuple[int, str]:
     """Return the exit status of a command, and its output on both streams; 127 if it does not exist."""
     try:
-        outcome = run_bounded(command, timeout_s=timeout)
+        outcome = run_bounded(command, timeout_s=10)
     except FileNotFoundError:
         return 127, f"{command[0]} is not installed"
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -80,7 +80,7 @@ def stages(
     """
     found: dict[Slot, Stage] = {
         "loss": loss_stage(parameters.loss, playing, seed("loss")),
-        "gate": {"kind": "gate", "outages_ns": _pairs(parameters.outages)}
+        "gate": {"kind": "gate", "outages_ns": [list(outage) for outage in parameters.outages]}
         | ({"flushes_ns": list(parameters.flushes)} if parameters.flushes else {})
         | ({"in_flight": True} if parameters.in_flight else {}),
         "bottleneck": bottleneck_stage(parameters, playing, seed),
@@ -177,18 +177,10 @@ def queue_config(queue: Queue | None, seed: int) -> dict[str, Any]:
     return queue.stage(seed=seed)
 
 
-def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:
-    return [list(point) for point in points]
-
-
 def derived_seed(seed: int, purpose: str) -> int:
     """Return a separate seed for each random stage, so that adding one does not change the others."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "little")
-
-
-class NoStageError(CellbedError):
-    """A setting of a stage that the direction does not have."""
 
 
 class RateChangeError(CellbedError):
@@ -200,7 +192,7 @@ def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
     before: the direction's stages. name: name of the direction, for errors and for the seeds of new stages.
 
-    Errors: :class:`NoStageError`, :class:`RateChangeError`.
+    Errors: :class:`CellbedError` for a stage that the direction does not have; :class:`RateChangeError`.
     """
     found = []
 
@@ -209,7 +201,7 @@ def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tupl
             if place_of(stage) == slot:
                 return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
         remedy = f"set {key} at the start, or schedule a change of it"
-        raise NoStageError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
+        raise CellbedError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
 
     if settings.loss is not None:
         index, _, seed = place("loss", "loss")

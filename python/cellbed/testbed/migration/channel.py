@@ -168,7 +168,7 @@ def accept_only(listener: socket.socket, address: str, port: int) -> None:
 
 
 class TcpChannel:
-    """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes, or the namespaces before them.
+    """A channel between two nodes, or the namespaces before them, with the migration's settings.
 
     connections: number of TCP connections. control: the kernel's name of their congestion control; ``None``: the
     source's. level: compression level of zstd; 0: no compression. rate_bps: maximum rate of all connections together.
@@ -193,14 +193,19 @@ class TcpChannel:
         self._prepared: tuple[int, int, Helper, Helper] | None = None
 
     def prepare(self, source: int, target: int) -> Steps:
-        """Connect, and start the programs in advance for the next :meth:`send` of these files.
+        """Connect, and start the programs in advance for the next :meth:`send` of these files, which then begins
+        without delay.
 
         Errors: :class:`MigrationError`.
         """
         self._prepared = source, target, *(yield from self._start(source, target, waits=True))
 
     def send(self, source: int, target: int, names: Sequence[str] | None = None) -> Steps:
-        """Send a file, or the files of a folder; see ``Channel``."""
+        """Send a file in place of another file, or files of a folder into another folder: open descriptors.
+
+        names: files and folders to send; default: all. Errors: :class:`MigrationError`, also if no data has arrived for
+        10 s; the caller removes files that have arrived.
+        """
         try:
             if self._prepared is not None and self._prepared[:2] == (source, target):
                 receiver, sender = self._prepared[2:]

@@ -35,35 +35,32 @@ STEP_NS = 2_000_000
 
 @dataclass
 class _Active:
-    """An active migration. done: called with its account at its end. is_undone: whether it has failed and is being
-    undone."""
+    """An active migration. is_asked: whether a command has begun it, which reports its failure. is_undone: whether it
+    has failed and is being undone."""
 
     number: int
     table: Migration
-    done: Callable[[dict[str, Any]], None]
+    is_asked: bool
     account: Account
     steps: Generator[None, None, None] = field(init=False)
     is_undone: bool = False
+    has_ended: bool = False
 
 
+@dataclass
 class Asked:
     """A migration by command. See :class:`~cellbed.testbed.programs.reach.Task`."""
 
-    def __init__(self, migrations: Migrations, table: Migration) -> None:
-        self._migrations, self._app = migrations, table.app
-        self._account: dict[str, Any] | None = None
-        migrations.begin(table, self._take)
+    migrations: Migrations
+    active: _Active
 
     def poll(self) -> dict[str, Any] | None:
         """Return the migration's account, once it has ended."""
-        return self._account
+        return self.active.account.content if self.active.has_ended else None
 
     def cancel(self) -> None:
         """Undo the migration."""
-        self._migrations.cancel(self._app)
-
-    def _take(self, account: dict[str, Any]) -> None:
-        self._account = account
+        self.migrations.cancel(self.active.table.app)
 
 
 @dataclass(eq=False)
@@ -106,15 +103,12 @@ class Migrations:
         """Return whether a migration of an application is active."""
         return app in self._active
 
-    def begin(
-        self, table: Migration, done: Callable[[dict[str, Any]], None] | None = None, *, reason: str | None = None
-    ) -> None:
-        """Begin a migration. done: for migrations by command, called with the account, whose ``failed`` is the reason
-        of a failure. reason: the policy's reason for the migration."""
+    def begin(self, table: Migration, *, is_asked: bool = False, reason: str | None = None) -> _Active:
+        """Begin a migration. is_asked: by a command. reason: the policy's reason for the migration."""
         number = len(self.accounts)
         source = self.place(table.app)
         account = Account(table, number, source, self.journal, reason)
-        active = _Active(number, table, done or self._note_failure, account)
+        active = _Active(number, table, is_asked, account)
         self.accounts.append(account.content)
         if table.app in self._active:
             self._end(active, MigrationError(f"'{table.app}' is under way to another node"))
@@ -124,6 +118,7 @@ class Migrations:
             self._active[table.app] = active
             active.steps = self._steps(active)
         self._set_alarm()
+        return active
 
     def asked(self, content: Mapping[str, str]) -> Asked:
         """Begin a migration for ``cellbed migrate``. content: keys of the table. Errors: :class:`MigrationError`."""
@@ -140,7 +135,7 @@ class Migrations:
         table = Migration.model_validate({"strategy": usual, **content, "at": "0 s"})
         for _, text in movable_misfits(table, scenario.nodes, scenario.applications[app], self.places.get(app)):
             raise MigrationError(text)
-        return Asked(self, table)
+        return Asked(self, self.begin(table, is_asked=True))
 
     def step(self) -> None:
         """Begin due migrations, and continue active ones."""
@@ -327,14 +322,12 @@ class Migrations:
         if (serving := move.started if switched else move.program) is not None and not serving.is_serving:
             raise MigrationError(f"{serving.name} has ended")
 
-    def _note_failure(self, account: Mapping[str, Any]) -> None:
-        if account["failed"] is not None:
-            text = f"at {account['begin_s']:.1f} s {account['strategy']} of {account['app']} to {account['target']}"
-            self.failures.append(f"{text} failed: {account['failed']}")
-
     def _end(self, active: _Active, error: Exception | None) -> None:
         if self._active.get(active.table.app) is active:
             del self._active[active.table.app]
         active.account.end(error)
-        self._has_ended = True
-        active.done(active.account.content)
+        self._has_ended = active.has_ended = True
+        if error is not None and not active.is_asked:
+            begin_s, table = active.account.content["begin_s"], active.table
+            text = f"at {begin_s:.1f} s {table.strategy} of {table.app} to {table.to}"
+            self.failures.append(f"{text} failed: {error}")

@@ -8,16 +8,19 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from cellbed.scenario.migrations import Migration, MigrationModel, StrategyTraits
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.migration.account import Account, Sent
+from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.unmodified import UnmodifiedProgram
 from cellbed_node.processes import Running
+
+if TYPE_CHECKING:
+    from cellbed.testbed.migration.channel import TcpChannel
 
 Steps = Iterator[None]
 """Work in steps: a generator that yields whenever it waits, and after at most 10 ms of work. Between two steps, the run
@@ -31,30 +34,6 @@ class MigrationError(CellbedError):
     """A migration that failed: the service remains at its source."""
 
     exit_code = 1
-
-
-class Channel(Sent, Protocol):
-    """A connection from source to target over the emulated links, with the migration's settings.
-
-    control: the kernel's name of the congestion control, if not the source's. rate_bps: maximum rate, if any.
-    """
-
-    control: str | None
-    rate_bps: int | None
-
-    def send(self, source: int, target: int, names: Sequence[str] | None = None) -> Steps:
-        """Send a file in place of another file, or files of a folder into another folder: open descriptors.
-
-        names: files and folders to send; default: all. Errors: :class:`MigrationError`, also if no data has arrived for
-        10 s; the caller removes files that have arrived.
-        """
-
-    def prepare(self, source: int, target: int) -> Steps:
-        """Prepare the next :meth:`send` of these files, which then begins without delay. Errors:
-        :class:`MigrationError`."""
-
-    def close(self) -> None:
-        """End the remaining programs and connections."""
 
 
 @dataclass
@@ -83,7 +62,7 @@ class Move:
     udp_ports: frozenset[int]
     folder: Path
     target_folder: int
-    channel: Channel
+    channel: TcpChannel
     states: StateSockets
     account: Account
     neighbours: Sequence[UnmodifiedProgram]

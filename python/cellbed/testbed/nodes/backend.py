@@ -7,13 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place, Streams, run
 from cellbed.testbed.machine.state import Record
 from cellbed_node.processes import Running
+
+if TYPE_CHECKING:
+    from cellbed.testbed.nodes.remote import RemoteGroup
 
 Strain = Literal["cpu", "memory"]
 
@@ -65,23 +68,6 @@ class Setup:
     disk_bytes: int | None = None
 
 
-class LimitedGroup(Protocol):
-    """The members of :class:`~cellbed.testbed.machine.cgroups.Group`, on any machine, that the proof of limits
-    needs."""
-
-    def contains(self, process: int) -> bool:
-        """Return whether a program that :meth:`Backend.spawn` started is subject to the limits."""
-
-    def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
-        """Set the limits."""
-
-    def limits(self) -> tuple[float | None, int | None]:
-        """Return the limits that the kernel reports."""
-
-    def sample(self) -> Sample:
-        """Return the current usage."""
-
-
 class Backend(ABC):
     """A node of some kind, made from a :class:`Setup` and its kind's table in the scenario.
 
@@ -96,7 +82,7 @@ class Backend(ABC):
     facts: recorded in ``run.json`` beyond the scenario, such as the digest of the node's image.
     """
 
-    group: LimitedGroup | None
+    group: Group | RemoteGroup | None
     place: Place | None
     own_files = False
     first_process: int | None = None

@@ -61,7 +61,7 @@ class VmNode(RemoteNode):
         setup = self.setup
         booted = image(self.table.image)
         accelerator = "kvm" if can_use_kvm(booted) else "tcg"
-        vhost = can_use_vhost()
+        vhost = os.access(VHOST, os.R_OK | os.W_OK)  # this machine's kernel moves packets
         self.facts |= {"accelerator": accelerator, "vhost": vhost, "image": str(booted.disk)}
         limits = setup.limits
         cpus = limits.cpus if limits and limits.cpus else 1.0
@@ -169,11 +169,6 @@ def network(tap: str, mac: str, *, vhost: bool) -> list[str]:
         *("-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no" + (",vhost=on" if vhost else "")),
         *("-device", f"virtio-net-pci,netdev=net,mac={mac},romfile="),
     ]
-
-
-def can_use_vhost() -> bool:
-    """Return whether this machine's kernel can move packets of VMs' network cards."""
-    return os.access(VHOST, os.R_OK | os.W_OK)
 
 
 def can_use_kvm(booted: Image) -> bool:

@@ -41,17 +41,11 @@ _LARGEST = 1 << 17
 
 
 class CommandError(CellbedError):
-    """A command that is missing on a node (exit code 127), or may not be run (126)."""
+    """A command that is missing on a node (exit code 127), or that may not be run or was not started (126)."""
 
-    def __init__(self, text: str, exit_code: int) -> None:
+    def __init__(self, text: str, exit_code: int = 126) -> None:
         super().__init__(text)
         self.exit_code = exit_code
-
-
-class GuestError(CellbedError):
-    """A command that a node did not start, or a run that does not answer."""
-
-    exit_code = 126
 
 
 class Task(Protocol):
@@ -217,7 +211,7 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
     caller and with the testbed. If only the testbed reaches the node, the testbed starts it with the streams of this
     process.
 
-    Errors: :class:`GuestError`, :class:`CommandError`.
+    Errors: :class:`CommandError`.
     """
     if nodes_of(record)[node]["place"] is None:
         sys.exit(run_as_guest(record, node, command))
@@ -240,7 +234,7 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
 def ask(record: Record, what: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Send a request that takes a while to a live run or testbed, and return the answer. Ctrl-C cancels the request.
 
-    Errors: :class:`GuestError`.
+    Errors: :class:`CommandError`.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
         try:
@@ -248,14 +242,14 @@ def ask(record: Record, what: str, content: Mapping[str, Any]) -> dict[str, Any]
             run.send(json.dumps({what: content}).encode())
             answer: dict[str, Any] = json.loads(run.recv(_LARGEST) or b'{"failed": "the testbed has ended"}')
         except (OSError, ValueError) as error:
-            raise GuestError(f"{label(record)} cannot be reached: {error}") from error
+            raise CommandError(f"{label(record)} cannot be reached: {error}") from error
     return answer
 
 
 def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
     """Have a live run or testbed start a command on a node with the standard streams of this process.
 
-    Returns its exit status, 128+n for signal n. SIGINT and SIGTERM are passed on. Errors: :class:`GuestError`.
+    Returns its exit status, 128+n for signal n. SIGINT and SIGTERM are passed on. Errors: :class:`CommandError`.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
         try:
@@ -266,9 +260,9 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
                 signal.signal(number, lambda number, _: run.send(json.dumps({"signal": number}).encode()))
             answer = json.loads(run.recv(_LARGEST) or b"{}")
         except (OSError, ValueError) as error:
-            raise GuestError(f"{node} cannot be reached: {error}") from error
+            raise CommandError(f"{node} cannot be reached: {error}") from error
     if "status" not in answer:
-        raise GuestError(f"{node}: {answer.get('failed', 'the testbed has ended')}")
+        raise CommandError(f"{node}: {answer.get('failed', 'the testbed has ended')}")
     status: int = answer["status"]
     return status if status >= 0 else 128 - status
 

@@ -12,13 +12,17 @@ import subprocess
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import alike
-from cellbed.testbed.nodes.backend import Backend, LimitedGroup, Strain
+from cellbed.testbed.nodes.backend import Backend, Strain
 from cellbed.testbed.plan import Node
 from cellbed_node.processes import Running, kill
+
+if TYPE_CHECKING:
+    from cellbed.testbed.machine.cgroups import Group
+    from cellbed.testbed.nodes.remote import RemoteGroup
 
 MILLISECOND = 1_000_000
 CPU_TOLERANCE = 0.10
@@ -91,7 +95,7 @@ class Limited:
     """A node with limits: its plan and its back end."""
 
     node: Node
-    group: LimitedGroup
+    group: Group | RemoteGroup
     backend: Backend
 
 
