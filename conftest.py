@@ -53,7 +53,7 @@ def world() -> Iterator[World]:
 def archive_of_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with the examples alone: it takes seconds to make them."""
     archive = Archive(tmp_path_factory.mktemp("examples"))
-    archive.index()
+    archive.contents()
     return archive.folder
 
 

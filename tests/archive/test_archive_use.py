@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from archive_examples import add, write_rates
+from archive_examples import add, write_rates, write_round_trips
 from cellbed import Link
 from cellbed.archive import Archive
 from cellbed.archive.entry import About
-from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.recordings.recording import write_recording
 from cellbed.scenario import load
@@ -34,18 +32,13 @@ def _run(*words: str) -> str:
     return done.stdout
 
 
-def _scenario(folder: Path, up: str, down: str) -> Path:
-    path = folder / "scenario.toml"
-    path.write_text(GOOD.replace('up = "12 Mbit/s"', f'up = "{up}"').replace('down = "unlimited"', f'down = "{down}"'))
-    return path
-
-
 def test_a_scenario_replays_an_entry(archive: Archive, tmp_path: Path) -> None:
     add(archive, "walk", every_ms=2, parts=("uplink", "downlink"))
-    scenario = load(_scenario(tmp_path, "walk.up", "walk.down"))
-    up = scenario.links.mobile.up
+    path = tmp_path / "scenario.toml"
+    path.write_text(GOOD.replace('up = "12 Mbit/s"', 'up = "walk.up"').replace('"unlimited"', '"walk.down"'))
+    up = load(path).links.mobile.up
     assert (up.name, up.trace.mean_bit_rate, up.synthetic) == ("walk.up", 6e6, False)
-    assert "walk.up" in _run("run", "--dry-run", str(tmp_path / "scenario.toml"))
+    assert "walk.up" in _run("run", "--dry-run", str(path))
 
 
 def test_an_entry_with_a_recording_is_replayed_as_one(archive: Archive, tmp_path: Path) -> None:
@@ -130,11 +123,8 @@ def test_an_entry_is_written_in_the_files_of_other_programs(archive: Archive, tm
 
 
 def test_exported_round_trip_times_are_those_that_were_recorded(archive: Archive, tmp_path: Path) -> None:
-    trips = [22_161_764, 97_100, 56_300]
     with archive.draft(About(origin="recorded")) as draft:
-        path = draft.folder / "round-trip.parquet"
-        pl.DataFrame({"at_ns": [0, 200_000_001, 300_000_000], "round_trip_ns": trips}).write_parquet(path)
-        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, 1_000_000_000)
+        write_round_trips(draft, [(0, 22_161_764), (200_000_001, 97_100), (300_000_000, 56_300)], 1_000_000_000)
         archive.keep(draft, "ping")
     _run("traces", "export", "ping", "--format", "rtt", "-o", str(tmp_path / "rtt"))
     rows = (tmp_path / "rtt" / "rtt.csv").read_text().splitlines()

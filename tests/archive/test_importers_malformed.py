@@ -1,12 +1,10 @@
 """Importers make sound series of any file, or report in one line what is wrong and where.
 
-The files are made here: hand-written ones for each format, and seeded mutations of good ones.
+The files are made here: hand-written ones for each format, and good ones with other bytes put in.
 """
 
 import io
-import random
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -21,9 +19,6 @@ from cellbed.archive.importers import Options
 from cellbed.archive.soundness import require_sound
 from cellbed.recordings.importing import FORMATS, recognise
 from cellbed.recordings.tool_files import NAMES
-
-MUTATIONS = 25
-"""Of each format, beside the hand-written files."""
 
 CAPTURE = made.pcap(made.download(12))
 NEWER = made.pcapng(made.download(12))
@@ -53,9 +48,7 @@ WRONG: dict[str, tuple[bytes, ...]] = {
         CAPTURE[:4],
         CAPTURE[:23],
         CAPTURE[:24],
-        CAPTURE[:24] + b"\xff" * 60,
         CAPTURE[:20] + b"\x7f\0\0\0" + CAPTURE[24:],  # a link type that is not read
-        CAPTURE[:32] + b"\xff\xff\xff\x7f" + CAPTURE[36:],
         b"\x34\xcd\xb2\xa1" + CAPTURE[4:],
         made.pcap([*made.download(4), *made.download(4, at_ns=0)]),
         made.pcap(made.download(1)[:1]),
@@ -66,10 +59,7 @@ WRONG: dict[str, tuple[bytes, ...]] = {
         NEWER[:27],
         NEWER[:28],
         NEWER[:28] + NEWER[60:],  # no interface
-        NEWER[:32] + b"\0\0\0\0" + NEWER[36:],
-        NEWER[:8] + b"\0\0\0\0" + NEWER[12:],
         NEWER.replace(b"\x09\0\x01\0\x09", b"\x09\0\x01\0\x7f"),  # units that cannot be
-        NEWER[:60] + b"\x06\0\0\0\xff\xff\xff\xff" + NEWER[68:],
     ),
     "parquet": (
         b"PAR1",
@@ -80,28 +70,9 @@ WRONG: dict[str, tuple[bytes, ...]] = {
 }
 
 OPTIONS = {"mahimahi": Options(direction="uplink")}
-BITS = (b"", b"\0", b"\n", b"-1", b"9" * 25, b"nan", b"1e999", b",", b'"', b"{", b"]", b"\xff\xff\xff\xff", b"\x80")
-
-
-def mutations(name: str) -> Iterator[bytes]:
-    """Good files with bytes turned, cut out, doubled and put in."""
-    chance = random.Random(f"{name} 1")
-    for _ in range(MUTATIONS):
-        content = bytearray(GOOD[name])
-        for _ in range(chance.randint(1, 4)):
-            at, until = sorted(chance.randrange(len(content) + 1) for _ in range(2))
-            kind = chance.randrange(5)
-            if kind == 0 and at < len(content):
-                content[at] ^= 1 << chance.randrange(8)
-            elif kind == 1:
-                content[at:at] = chance.choice(BITS)
-            elif kind == 2:
-                del content[at : min(until, at + 40)]
-            elif kind == 3:
-                content[at:at] = content[at : min(until, at + 60)]
-            else:
-                content[at : at + 4] = chance.choice(BITS)
-        yield bytes(content)
+BITS = st.sampled_from(
+    (b"", b"\0", b"\n", b"-1", b"9" * 25, b"nan", b"1e999", b",", b'"', b"{", b"]", b"\xff\xff\xff\xff", b"\x80")
+)
 
 
 def laid_out(name: str, content: bytes, folder: Path) -> list[Path]:
@@ -148,8 +119,6 @@ def test_every_malformed_file_is_refused_in_a_line_or_read_soundly(name: str, tm
     refused = [read_soundly(name, content, tmp_path) is not None for content in wrong]
     # Some of these files are nearly right, such as a capture that was cut.
     assert sum(refused) >= 0.6 * len(wrong), refused
-    for content in mutations(name):
-        read_soundly(name, content, tmp_path)
 
 
 FORMAT_NAMES = tuple(format.name for format in FORMATS)
@@ -159,14 +128,18 @@ def test_each_format_has_a_good_file_here() -> None:
     assert set(FORMAT_NAMES) - {"recording"} <= GOOD.keys()  # a recording is a folder
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), as_format=st.none() | st.sampled_from(FORMAT_NAMES), name=st.sampled_from(sorted(GOOD)))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(GOOD)),
+    as_format=st.none() | st.sampled_from(FORMAT_NAMES),
+    at=st.integers(0, 10**4),
+    removed=st.integers(0, 60) | st.just(10**5),
+    odd=BITS | st.binary(max_size=40),
+)
 def test_any_bytes_are_read_soundly_or_refused(
-    data: st.DataObject, as_format: str | None, name: str, tmp_path: Path
+    name: str, as_format: str | None, at: int, removed: int, odd: bytes, tmp_path: Path
 ) -> None:
     good = GOOD[name]
-    cut = data.draw(st.integers(0, len(good)))
-    build: Callable[[bytes], bytes] = lambda odd: good[:cut] + odd + good[cut + len(odd) :]  # noqa: E731
-    content = data.draw(st.binary(min_size=1, max_size=200) | st.binary(max_size=40).map(build))
-    if name != "cellreplay":
-        read_soundly(name, content, tmp_path, as_format)
+    at %= len(good)
+    content = good[:at] + odd + good[at + removed :]
+    read_soundly(name, content, tmp_path, None if name == "cellreplay" else as_format)

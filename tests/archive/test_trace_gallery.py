@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from archive_examples import MS, SECOND, write_opportunities
+from archive_examples import MS, SECOND, copied, write_opportunities, write_round_trips
 from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry
-from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.report.trace_pictures import (
     SEVERAL,
@@ -52,23 +51,29 @@ def add_trips(archive: Archive, name: str, *, hours: int = 5, **about: str) -> E
     at = np.arange(0, hours * 3600, 2)
     trips = np.where(at < hours * 1800, 20, 30) + random.gamma(2, 0.4, len(at))
     with archive.draft(About.model_validate({"origin": "recorded"} | about)) as draft:
-        path = draft.folder / "round-trip.parquet"
         column = pl.Series((trips * MS).astype(np.int64)).set(pl.Series(random.random(len(at)) < 0.01), None)
-        pl.DataFrame({"at_ns": at * SECOND, "round_trip_ns": column}).write_parquet(path)
-        draft.parts["round-trip"] = Series(Content.ROUND_TRIP, path, hours * 3600 * SECOND)
+        write_round_trips(draft, list(zip((at * SECOND).tolist(), column, strict=True)), hours * 3600 * SECOND)
         return archive.keep(draft, name)
 
 
+@pytest.fixture(scope="module")
+def home(archive_of_examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    """An archive with two links and round trips, which no test changes."""
+    with copied(archive_of_examples, tmp_path_factory.mktemp("home")) as archive:
+        add_link(archive, "walk", outage=(20, 21), technology="5g", place="<Delft> & $x$")
+        add_link(archive, "tram")
+        add_trips(archive, "ping", date="2026-04-01T22:00")
+        yield archive
+
+
 def drawn(panel: Panel) -> Axes:
-    """The axes of a panel."""
     axes = Figure().add_subplot()
     fill(axes, panel, 1)
     return axes
 
 
-def test_every_panel_has_axes_with_units(archive: Archive) -> None:
-    entry = add_link(archive, "walk", outage=(20, 21))
-    picture = portrait("walk", entry.about, analyse_entry(archive, "walk"))
+def test_every_panel_has_axes_with_units(home: Archive) -> None:
+    picture = portrait("walk", home.entry("walk").about, analyse_entry(home, "walk"))
     rates, outages, distribution = map(drawn, picture.panels)
     assert [axes.get_xlabel() for axes in (rates, outages, distribution)] == [
         *["time since the start, s"] * 2, "rate, Mbit/s",
@@ -83,9 +88,8 @@ def test_every_panel_has_axes_with_units(archive: Archive) -> None:
     assert [line.get_ydata()[-1] for line in distribution.lines] == [100] * 4  # type: ignore[index]
 
 
-def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) -> None:
-    entry = add_trips(archive, "ping", date="2026-04-01T22:00")
-    picture = portrait("ping", entry.about, analyse_entry(archive, "ping"))
+def test_delay_is_drawn_over_time_as_distribution_and_by_hour(home: Archive) -> None:
+    picture = portrait("ping", home.entry("ping").about, analyse_entry(home, "ping"))
     over_time, distribution, hours = map(drawn, picture.panels)
     assert over_time.get_xlabel() == "time since the start, h"
     assert [line.get_label() for line in over_time.lines] == ["Round-trip time", "lost"]
@@ -94,20 +98,16 @@ def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) 
     assert list(hours.lines[0].get_xdata()) == [0, 1, 2, 21.5, 22, 23]
 
 
-def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
-    entry = add_link(archive, "walk", technology="5g", place="<Delft> & $x$")
-    picture = portrait("walk", entry.about, analyse_entry(archive, "walk"))
+def test_the_same_picture_is_the_same_file(home: Archive) -> None:
+    picture = portrait("walk", home.entry("walk").about, analyse_entry(home, "walk", parts=("uplink",)))
     content = draw(picture, "svg")
     assert content == draw(picture, "svg")
-    for word in ("rate, Mbit/s", "time since the start, s", "share at most that, %", "Uplink", "&lt;Delft&gt;", "$x$"):
+    for word in ("rate, Mbit/s", "Uplink", "&lt;Delft&gt;", "$x$"):
         assert word in content.decode()
 
 
-def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
-    for name in ("one", "three"):
-        add_link(archive, name)
-    add_trips(archive, "ping")
-    entries = {name: analyse_entry(archive, name) for name in ("one", "three", "ping")}
+def test_entries_are_compared_on_the_same_axes(home: Archive) -> None:
+    entries = {name: analyse_entry(home, name) for name in ("walk", "tram", "ping")}
     picture = comparison(entries)
     titles = [panel.title for panel in picture.panels]
     assert len([title for title in titles if title.startswith("Uplink")]) == 3
@@ -115,7 +115,7 @@ def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
     for axes in map(drawn, picture.panels):
         colours = {str(line.get_label()).split(",")[0]: line.get_color() for line in axes.lines}
         colours.pop("lost", None)
-        assert colours.items() <= {"one": SEVERAL[0], "three": SEVERAL[1], "ping": SEVERAL[2]}.items()
+        assert colours.items() <= {"walk": SEVERAL[0], "tram": SEVERAL[1], "ping": SEVERAL[2]}.items()
     assert len(comparison(entries, ("downlink",)).panels) == 3
 
 
@@ -123,36 +123,20 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["traces", *arguments])
 
 
-@pytest.fixture
-def home(archive: Archive) -> Archive:
-    """The user's archive with two links."""
-    add_link(archive, "walk", outage=(20, 21))
-    add_link(archive, "tram")
-    return archive
-
-
-def test_plot_writes_what_the_name_ends_with(home: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_direction_is_drawn_into_what_the_name_ends_with(
+    home: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for arguments, name in (
-        (["walk"], "walk.png"),
-        (["walk", "-o", "a.svg"], "a.svg"),
-    ):
+    for arguments, name in ((["walk.up"], "walk.up.png"), (["walk.down", "-o", "down.svg"], "down.svg")):
         result = run("plot", *arguments)
         assert result.exit_code == 0, result.output
         assert result.output.strip() == name
-        assert (tmp_path / name).stat().st_size > 10_000
-    assert not list(tmp_path.glob(".*"))
-
-
-def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run("plot", "walk.down", "-o", "down.svg")
-    assert result.exit_code == 0, result.output
+    assert (tmp_path / "walk.up.png").stat().st_size > 10_000
     drawn = (tmp_path / "down.svg").read_text()
     assert "walk.down" in drawn
     assert "Downlink mean" in drawn
     assert "Uplink" not in drawn
-    assert run("plot", "walk.up").output.strip() == "walk.up.png"
+    assert {path.name for path in tmp_path.iterdir()} == {"walk.up.png", "down.svg"}
     reported = json.loads(run("compare", "walk.up", "walk.down", "--json").output)
     assert {name: list(parts) for name, parts in reported.items()} == {"walk.up": ["uplink"], "walk.down": ["downlink"]}
     assert list(json.loads(run("stats", "walk.down", "--json").output)["walk.down"]) == ["downlink"]
@@ -165,11 +149,7 @@ def test_of_an_entry_one_direction_can_be_drawn(home: Archive, tmp_path: Path, m
         (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
         (["plot", "wlak"], TraceError, "did you mean 'walk'"),
         (["compare", "walk.up", "--part", "downlink"], TraceError, "has no downlink: it has only the uplink"),
-        (
-            ["export", "walk.up", "--format", "mahimahi", "-o", "a"],
-            TraceError,
-            "only whole entries can be exported: write 'walk'",
-        ),
+        (["export", "walk.up", "--format", "rate", "-o", "a"], TraceError, "only whole entries can be exported"),
         (["compare", "walk", "tram", "--part", "round-trip"], TraceError, "'walk' has no round-trip: it has uplink"),
         (["stats", "nobody"], TraceError, "the archive has no 'nobody'"),
     ],
@@ -180,12 +160,6 @@ def test_what_cannot_be_drawn_is_refused_in_a_line(
     result = run(*arguments)
     assert isinstance(result.exception, error)
     assert words in str(result.exception)
-
-
-def test_an_outage_of_no_length_is_refused() -> None:
-    result = run("plot", "walk", "--outage", "0 s")
-    assert result.exit_code == 2
-    assert "the length of an outage must be above 0" in result.output
 
 
 def test_compare_puts_figures_beside_each_other(home: Archive, tmp_path: Path) -> None:
@@ -206,10 +180,10 @@ def test_stats_tell_every_figure_with_its_meaning(home: Archive) -> None:
     assert reported["walk"]["uplink"]["outage_from_ms"] == 3000
     # What was asked for once is not stored.
     assert home.entry("walk").parts["uplink"].statistics["outages"] == 1  # type: ignore[index]
-    assert run("stats").exit_code == 2
+    assert "the length of an outage must be above 0" in run("stats", "walk", "--outage", "0 s").output
 
 
-def test_rates_durations_and_figures_are_written_in_a_unit_that_reads_well() -> None:
+def test_rates_durations_figures_and_moments_are_written_to_be_read() -> None:
     rates = {834e3: "834 kbit/s", 16.7e6: "16.7 Mbit/s", 999.7e6: "1000 Mbit/s", 2.5e9: "2.5 Gbit/s", 0: "0 bit/s"}
     assert {each: rate_words(each) for each in rates} == rates
     durations = {0: "0 s", 40e-9: "40 ns", 56.3e-6: "56.3 µs", 0.0239: "23.9 ms", 1.2: "1.2 s", 599: "599 s"}
@@ -218,17 +192,7 @@ def test_rates_durations_and_figures_are_written_in_a_unit_that_reads_well() -> 
     figures = {("outage_longest_ms", 78319.0): "78.3 s", ("p50_ms", 0.0563): "56.3 µs", ("outages", 1234): "1,234"}
     figures |= {("correlation_time_s", 4000): "66.7 min", ("p5_bit_s_100ms", 0.0): "0 bit/s"}
     assert {each: words(*each) for each in figures} == figures
-
-
-@pytest.mark.parametrize(
-    ("date", "read"),
-    [
-        ("2025-03-14T08:59:59Z", "2025-03-14 08:59 UTC"),
-        ("2025-03-14T08:59", "2025-03-14 08:59"),
-        ("2025-03-14T08:59:59.5+02:00", "2025-03-14 08:59 +02:00"),
-        ("2025-03", "2025-03"),
-    ],
-)
-def test_a_moment_is_written_to_be_read(date: str, read: str) -> None:
-    assert date_words(date) == read
-    assert read in sentence(About(origin="recorded", date=date), SECOND)
+    dates = {"2025-03-14T08:59:59Z": "2025-03-14 08:59 UTC", "2025-03-14T08:59": "2025-03-14 08:59"}
+    dates |= {"2025-03-14T08:59:59.5+02:00": "2025-03-14 08:59 +02:00", "2025-03": "2025-03"}
+    assert {each: date_words(each) for each in dates} == dates
+    assert all(read in sentence(About(origin="recorded", date=each), SECOND) for each, read in dates.items())

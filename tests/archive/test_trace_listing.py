@@ -1,14 +1,9 @@
 """Tables that fit where they are printed: the list of the archive, and the plan of a run."""
 
 import os
-import pty
 import re
-import struct
 import subprocess
-import sys
-from fcntl import ioctl
 from pathlib import Path
-from termios import TIOCSWINSZ
 
 import pytest
 from typer.testing import CliRunner
@@ -17,30 +12,8 @@ from archive_examples import add
 from cellbed.archive import Archive
 from cellbed.cli.main import app
 from cellbed.support.console import IN_A_PIPE
+from run_commands import command, run_on_a_terminal
 from scenario_text import GOOD
-
-
-def _on_a_terminal(words: list[str], wide: int) -> str:
-    """What a command shows in a terminal of that width, without what makes it bold."""
-    ours, its = pty.openpty()
-    ioctl(its, TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    environment |= {"TERM": "xterm", "NO_COLOR": "1"}
-    with subprocess.Popen(words, stdin=its, stdout=its, stderr=its, env=environment) as process:
-        os.close(its)
-        said = b""
-        while True:
-            try:
-                some = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
-                break
-            if not some:
-                break
-            said += some
-    os.close(ours)
-    assert process.returncode == 0, said.decode()
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
-
 
 PLACE = 'cloud = { kind = "place", name = "us-east-1", rate = "1 Gbit/s", loss = "0.01 %" }'
 SCENARIO = GOOD.replace('edge = "base-edge"', PLACE).replace("nodes.edge", "nodes.cloud").replace('"edge"', '"cloud"')
@@ -52,7 +25,7 @@ def test_a_terminal_is_not_overrun(archive: Archive, tmp_path: Path) -> None:
         band="mid", parts=("uplink", "downlink"))  # fmt: skip
     (tmp_path / "far.toml").write_text(SCENARIO)
     for words in (["traces", "ls"], ["run", "--dry-run", str(tmp_path / "far.toml")]):
-        shown = _on_a_terminal([sys.executable, "-P", "-m", "cellbed", *words], 80).splitlines()
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", run_on_a_terminal(*words, NO_COLOR="1")).splitlines()
         assert max(map(len, shown)) <= 80, shown
         assert not any("…" in line and "core" in line for line in shown)
 
@@ -71,8 +44,7 @@ def test_a_plan_fits_a_pipe_too_and_says_all(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a read-only folder")
 def test_an_empty_read_only_archive_is_reported_as_such(archive: Archive) -> None:
-    words = [sys.executable, "-P", "-m", "cellbed", "traces", "ls"]
     read_only = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"', str(archive.folder)]
-    done = subprocess.run([*read_only, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([*read_only, *command("traces", "ls")], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
     assert "the archive has no entries" in done.stderr

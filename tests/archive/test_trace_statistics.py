@@ -139,7 +139,7 @@ def test_the_autocorrelation_is_that_of_the_process() -> None:
     assert dependence.figures(step)["correlation_time_s"] == pytest.approx((1 - 1 / np.e) * len(step) / 3, rel=1e-4)
 
 
-def test_delay_by_hour_of_day_and_loss(tmp_path: Path) -> None:
+def test_delay_loss_and_load_by_hour_of_day(tmp_path: Path) -> None:
     seconds = np.arange(0, 6 * 3600, 2)
     hour = 22 + seconds // 3600
     trips = np.where((hour % 24 >= 1), 30 * MS + hour * MS // 100, 60 * MS)
@@ -154,6 +154,9 @@ def test_delay_by_hour_of_day_and_loss(tmp_path: Path) -> None:
     assert (found["probes"], found["lost"]) == (len(seconds), int(lost.sum()))
     assert found["loss_longest_run"] == 1
     assert statistics(series)["hours_known"] is False
+    at = np.arange(0, 7200, 1) * S
+    found = statistics(rates(tmp_path, at, np.where(at < 3600 * S, 1e6, 3e6), 7200 * S), starts_at_s=8 * 3600)
+    assert (found["hours"], found["hourly_mean_bit_s"]) == ([8, 9], [1e6, 3e6])
 
 
 @settings(max_examples=60, deadline=None)
@@ -165,12 +168,6 @@ def test_losses_are_counted_by_runs(trips: list[int | None], tail: int) -> None:
         found = statistics(round_trips(Path(folder), at, values, int(at[-1]) + tail * MS + 1))
     runs = [len(list(group)) for lost, group in itertools.groupby(trip is None for trip in trips) if lost]
     assert (found["loss_longest_run"], found["lost"]) == (max(runs, default=0), sum(runs))
-
-
-def test_a_day_of_load_shows_by_hour(tmp_path: Path) -> None:
-    at = np.arange(0, 7200, 1) * S
-    found = statistics(rates(tmp_path, at, np.where(at < 3600 * S, 1e6, 3e6), 7200 * S), starts_at_s=8 * 3600)
-    assert (found["hours"], found["hourly_mean_bit_s"]) == ([8, 9], [1e6, 3e6])
 
 
 @settings(max_examples=50, deadline=None)
@@ -214,10 +211,12 @@ def test_the_bits_of_a_rate_are_all_in_the_bins(rows: list[tuple[int, float]], t
         ({"at_ns": [1, 3], "bit_s": [1.0, 1e300]}, Content.RATE, 10, "above 1 Tbit/s"),
         ({"at_ns": [1, 3], "round_trip_ns": [5, -1]}, Content.ROUND_TRIP, 10, "a round-trip time is negative"),
         ({"at_ns": [1, 3], "bit_s": [1.0, -1.0]}, Content.RATE, 10, "a rate is negative"),
+        ({"at_ns": pl.Series([], dtype=pl.Int64)}, Content.OPPORTUNITIES, 10, "no rows: nothing to replay"),
+        ({"at_ns": [1], "round_trip_ns": [10**18]}, Content.ROUND_TRIP, 10, "more than an hour: wrong unit"),
     ],
 )
 def test_invalid_series_are_refused(
-    tmp_path: Path, columns: dict[str, list[Any]], content: Content, duration: int, words: str
+    tmp_path: Path, columns: dict[str, Any], content: Content, duration: int, words: str
 ) -> None:
     pl.DataFrame(columns).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(TraceError, match=words):

@@ -3,13 +3,13 @@
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from cellbed.archive import ARCHIVE, TraceError, resolve
-from cellbed.archive.examples import MODELS, PDO_BYTES, Example
+from cellbed.archive import ARCHIVE, Archive, TraceError, resolve
+from cellbed.archive.examples import MODELS
+from cellbed.archive.series import ENDINGS, OPPORTUNITY_BYTES
 
-MODEL_LIST = list(MODELS.values())
 DIGESTS = {
     "lte-suburban.up": "934d75e05742087cd6f06cf1bbc31a8d8f8e896db710abca24368da3198a3437",
     "lte-suburban.down": "b9bd738136a1658998bfc9026d7fab1705a7046c1a60fca72f771a87d96f9611",
@@ -18,35 +18,21 @@ DIGESTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def stamps() -> dict[str, list[int]]:
-    """Milliseconds of every opportunity of each trace of the archive."""
-    return {model.name: model.stamps() for model in MODEL_LIST}
-
-
-def _rates(stamps: list[int], seconds: int) -> list[float]:
-    """bit/s in each second."""
-    counts = [0] * seconds
-    for stamp in stamps:
-        counts[(stamp - 1) // 1000] += 1
-    return [count * PDO_BYTES * 8 for count in counts]
-
-
-def test_examples_are_the_same_everywhere(stamps: dict[str, list[int]]) -> None:
-    texts = {name: "".join(f"{stamp}\n" for stamp in times) for name, times in stamps.items()}
-    assert {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()} == DIGESTS
-
-
-@pytest.mark.parametrize("model", MODEL_LIST, ids=ARCHIVE)
-def test_statistics_are_those_of_the_model(model: Example, stamps: dict[str, list[int]]) -> None:
-    times = stamps[model.name]
+@pytest.mark.parametrize("name", ARCHIVE)
+def test_an_example_is_the_same_everywhere_and_has_the_statistics_of_its_model(
+    name: str, archive_of_examples: Path
+) -> None:
+    model, (entry, _, way) = MODELS[name], name.rpartition(".")
+    series = Archive(archive_of_examples).series(entry, ENDINGS[way])
+    times = (series.scan().collect()["at_ns"] // 10**6).to_list()
+    assert hashlib.sha256("".join(f"{time}\n" for time in times).encode()).hexdigest() == DIGESTS[name]
     assert times == sorted(times)
     assert times[0] > 0
     assert times[-1] == model.duration * 1000
-    rates = _rates(times, model.duration)
-    assert sum(rates) / len(rates) == pytest.approx(model.mean, rel=0.1)
+    rates = np.bincount((np.array(times) - 1) // 1000) * OPPORTUNITY_BYTES * 8
+    assert rates.mean() == pytest.approx(model.mean, rel=0.1)
     # Poisson counts scatter around the bounds of the rate, by 4 sigma at most in 120 draws.
-    highest = model.high + 4 * (model.high * PDO_BYTES * 8) ** 0.5
+    highest = model.high + 4 * (model.high * OPPORTUNITY_BYTES * 8) ** 0.5
     assert 0.8 * model.high < max(rates) < highest
 
 
@@ -69,36 +55,14 @@ def test_any_file_by_path(tmp_path: Path) -> None:
     assert source.trace.duration_ns == 4_000_000
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"1\r\n2\r\n", b"# a comment\n1\n2\n", b"1\n\n2\n\n", b"1\n2"],
-    ids=["CRLF", "comment", "blank", "no newline"],
-)
-def test_tolerated_forms(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "trace").write_bytes(content)
-    assert resolve("trace", tmp_path).trace.opportunities == 2
-
-
-MALFORMED: dict[str, tuple[bytes, int | None]] = {
-    "empty": (b"", None),
-    "zeros only": (b"0\n0\n", None),
-    "decimal": (b"1\n2.5\n", 2),
-    "letters": (b"1\n2\nthree\n", 3),
-    "backwards": (b"5\n3\n", 2),
-    "too large": (b"1\n99999999999999999999999999\n", 2),
-    "not text": (b"1\n\xff\xfe\x00\n", 2),
-}
-
-
-@pytest.mark.parametrize(("content", "line"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed_trace_is_refused_with_file_line_and_reason(tmp_path: Path, content: bytes, line: int | None) -> None:
+def test_a_malformed_trace_is_refused_with_file_line_and_reason(tmp_path: Path) -> None:
     path = tmp_path / "bad.up"
-    path.write_bytes(content)
-    with pytest.raises(TraceError) as caught:
-        _ = resolve("bad.up", tmp_path).trace
-    message = str(caught.value)
-    assert message.startswith(f"{path}:{line}: " if line else f"{path}:")
-    assert "\n" not in message
+    for content, place in ((b"", ":"), (b"1\n2\nthree\n", ":3: "), (b"5\n3\n", ":2: "), (b"1\n\xff\xfe\x00\n", ":2: ")):
+        path.write_bytes(content)
+        with pytest.raises(TraceError) as caught:
+            _ = resolve("bad.up", tmp_path).trace
+        assert str(caught.value).startswith(f"{path}{place}")
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +88,3 @@ def test_paths_that_are_no_trace_file_are_refused_with_the_reason(tmp_path: Path
     assert ARCHIVE[0] in message
     assert "\n" not in message
     assert len(message) < 600
-
-
-def test_show_one_trace(tmp_path: Path) -> None:
-    from cellbed.cli.traces import app
-
-    path = tmp_path / "mine.down"
-    path.write_text("".join(f"{stamp}\n" for stamp in range(1, 1001)))
-    shown = CliRunner().invoke(app, ["show", str(path)])
-    assert shown.exit_code == 0, shown.output
-    for part in ("recorded", "1 s", "mean 12 Mbit/s", "longest gap 1 ms", "1,000 opportunities"):
-        assert part in shown.output

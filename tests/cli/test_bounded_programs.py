@@ -10,6 +10,7 @@ import pytest
 
 import cellbed
 from cellbed.support.bounded import run_bounded
+from run_commands import has_ended
 
 HANGS = """#!/bin/sh
 touch "$TMPDIR/left"
@@ -34,26 +35,16 @@ def test_program_that_is_timed_out_leaves_no_process_and_no_file(tmp_path: Path,
     program.chmod(0o755)
     with pytest.raises(subprocess.TimeoutExpired):
         run_bounded([str(program)], timeout_s=5)
-    started = pids.read_text().split()
-    assert started
-    for number in started:
-        while _runs(number):  # until it has been collected
+    for number in pids.read_text().split():
+        while not has_ended(int(number)):  # until it has been collected
             time.sleep(0.01)
     assert not list(temporary.iterdir())
-
-
-def _runs(number: str) -> bool:
-    try:
-        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def test_descendants_of_a_program_end_with_it(tmp_path: Path, temporary: Path) -> None:
     done = run_bounded(["sh", "-c", "sleep 1000 & echo $!; echo wrong >&2; exit 3"], timeout_s=30)
     assert (done.returncode, done.stderr) == (3, b"wrong\n")
-    while _runs(done.stdout.decode().strip()):
+    while not has_ended(int(done.stdout)):
         time.sleep(0.01)
     assert not list(temporary.iterdir())
 

@@ -23,7 +23,7 @@ def test_ls_lists_shipped_laws_that_run_in_virtual_time() -> None:
     assert any(line.startswith("vegas") and "tcp_vegas.c" in line for line in cellbed("cc", "ls").stdout.splitlines())
 
 
-def test_describe_prints_publication_and_path(tmp_path: Path) -> None:
+def test_describe_prints_publication_comparison_and_path(tmp_path: Path) -> None:
     shown = cellbed("cc", "describe", "vegas").stdout
     assert "Brakmo" in shown
     assert "vegas.h" in shown
@@ -45,8 +45,6 @@ def test_compare_has_throughput_and_round_trip_of_each_law(tmp_path: Path) -> No
     assert mine["throughput_mbit_s"] < 1  # two segments in 40 ms
     assert cubic["round_trip_s"] > mine["round_trip_s"] > 0.04
     assert (tmp_path / "laws" / "laws.toml").is_file()
-    again = cellbed(*words, "--repetitions", "1", "--json", cwd=tmp_path)
-    assert json.loads(again.stdout) == [cubic, mine]
 
     # The report begins with the figures of the transfers, and only with those of the loaded direction.
     done = cellbed("sweep", "report", tmp_path / "laws" / "laws-virtual", "--json", "--open", "no")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.doctor import Check, can_run, changes, examine, kernel, limits, software
+from cellbed.doctor import Check, can_run, changes, kernel, limits, software
 from cellbed.doctor.changes import grant_to
 from cellbed.doctor.examine import show
 from cellbed.doctor.machine import Machine
@@ -42,62 +42,40 @@ def program(root: Path, path: str) -> None:
     file.chmod(0o755)
 
 
-def test_every_check_of_this_machine_has_a_remedy_unless_all_is_well() -> None:
-    checks = examine()
-    assert len({check.name for check in checks}) == len(checks)
-    for check in checks:
-        assert check.found
-        assert (check.remedy == "") == (check.status == "ok"), check
-
-
-def test_only_what_is_missing_keeps_a_run_from_working() -> None:
-    fine, poor, absent = (Check("a", "ok", "x"), Check("b", "warn", "x", "y"), Check("c", "missing", "x", "y"))
-    assert can_run([fine, poor])
-    assert not can_run([fine, poor, absent])
-
-
-def test_in_a_pipe_each_check_is_a_plain_line() -> None:
+def test_in_a_pipe_each_check_is_a_line_and_only_what_is_missing_keeps_a_run_from_working() -> None:
     output = io.StringIO()
-    show([Check("broker", "missing", "not installed", "sudo apt install it")], output)
-    line, verdict = output.getvalue().splitlines()
+    checks = [Check("a", "warn", "x", "y"), Check("broker", "missing", "not installed", "sudo apt install it")]
+    show(checks, output)
+    _, line, verdict = output.getvalue().splitlines()
     assert line == "missing broker: not installed -> sudo apt install it"
     assert "not work" in verdict
+    assert can_run(checks[:1])
+    assert not can_run(checks)
 
 
-def test_the_command_answers_in_json_and_by_its_exit_status() -> None:
+def test_every_check_has_a_remedy_unless_all_is_well_and_decides_the_exit_status() -> None:
     done = cellbed("doctor", "--json")
     checks = json.loads(done.stdout)
-    assert {"name", "status", "found", "remedy"} == set(checks[0])
+    assert len({check["name"] for check in checks}) == len(checks)
+    for check in checks:
+        assert {"name", "status", "found", "remedy"} == set(check)
+        assert check["found"]
+        assert (check["remedy"] == "") == (check["status"] == "ok"), check
     assert done.returncode == (1 if any(check["status"] == "missing" for check in checks) else 0)
 
 
-@pytest.mark.parametrize(
-    ("release", "status"),
-    [("6.8.0-31-generic", "ok"), ("5.15.0-1", "ok"), ("5.10.0-28-amd64", "warn"), ("banana", "missing")],
-)
-def test_kernels(release: str, status: str) -> None:
-    assert kernel.kernel(release).status == status
-
-
-def test_a_machine_without_tun(tmp_path: Path) -> None:
+def test_kernels(tmp_path: Path) -> None:
+    statuses = {"6.8.0-31-generic": "ok", "5.15.0-1": "ok", "5.10.0-28-amd64": "warn", "banana": "missing"}
+    assert {release: kernel.kernel(release).status for release in statuses} == statuses
     check = kernel.tun(machine(tmp_path, {}))
     assert (check.status, check.remedy[:18]) == ("missing", "sudo modprobe tun;")
 
 
-@pytest.mark.parametrize(
-    ("files", "names"),
-    [
-        ({}, []),
-        ({"/proc/sys/kernel/unprivileged_userns_clone": "1\n", "/proc/sys/user/max_user_namespaces": "9999\n"}, []),
-        ({"/proc/sys/kernel/unprivileged_userns_clone": "0\n"}, ["kernel.unprivileged_userns_clone"]),
-        (
-            {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"},
-            ["kernel.apparmor_restrict_unprivileged_userns"],
-        ),
-    ],
-)
-def test_settings_that_forbid_user_namespaces(tmp_path: Path, files: dict[str, str], names: list[str]) -> None:
-    assert kernel.namespace_restrictions(machine(tmp_path, files)) == names
+def test_settings_that_forbid_user_namespaces(tmp_path: Path) -> None:
+    clone, apparmor = "kernel.unprivileged_userns_clone", "kernel.apparmor_restrict_unprivileged_userns"
+    for values, names in (({}, []), ({clone: 1}, []), ({clone: 0}, [clone]), ({clone: 1, apparmor: 1}, [apparmor])):
+        files = {f"/proc/sys/{name.replace('.', '/')}": f"{value}\n" for name, value in values.items()}
+        assert kernel.namespace_restrictions(machine(tmp_path, files)) == names
 
 
 @pytest.mark.parametrize(
@@ -199,53 +177,47 @@ SYSTEMD = CONTROLLERS | {
 }
 
 
-class TestLimits:
-    """CPU and memory limits by kind of machine."""
+def test_limits_without_control_groups_and_with_version_1(tmp_path: Path) -> None:
+    check = limits.limits(machine(tmp_path, {"/proc/self/mountinfo": ""}))
+    assert check.status == "missing"
+    assert "--no-limits" in check.remedy
+    here = machine(tmp_path, {"/proc/self/mountinfo": VERSION_1})
+    check = limits.limits(here)
+    assert check.status == "missing"
+    assert f"grant {USER}" in check.remedy
+    for name in limits.VERSION_1:
+        (tmp_path / f"sys/fs/cgroup/{name}/cellbed-{USER}").mkdir(parents=True)
+    assert limits.limits(here).status == "ok"
 
-    def test_no_control_groups(self, tmp_path: Path) -> None:
-        check = limits.limits(machine(tmp_path, {"/proc/self/mountinfo": ""}))
-        assert check.status == "missing"
-        assert "--no-limits" in check.remedy
 
-    def test_version_1_needs_a_grant(self, tmp_path: Path) -> None:
-        here = machine(tmp_path, {"/proc/self/mountinfo": VERSION_1})
-        check = limits.limits(here)
-        assert check.status == "missing"
-        assert f"grant {USER}" in check.remedy
-        for name in limits.VERSION_1:
-            (tmp_path / f"sys/fs/cgroup/{name}/cellbed-{USER}").mkdir(parents=True)
-        assert limits.limits(here).status == "ok"
+def test_limits_with_version_2_that_systemd_delegates_or_keeps(tmp_path: Path) -> None:
+    here = machine(tmp_path, SYSTEMD | {DELEGATED: "cpu memory pids\n"})
+    program(tmp_path, "/usr/bin/systemd-run")
+    assert limits.limits(here) == Check("CPU and memory limits", "ok", "version 2, delegated by systemd")
+    # Ubuntu 22.04: user@.service delegates memory and pids only.
+    here = machine(tmp_path, {DELEGATED: "memory pids\n", "/run/systemd/system/x": ""})
+    check = limits.limits(here)
+    assert check.status == "missing"
+    assert "does not delegate cpu" in check.found
+    [change] = grant_plan(here)
+    assert change.do.splitlines()[-2:] == [
+        "systemctl daemon-reload",
+        f"runuser -u {USER} -- env XDG_RUNTIME_DIR=/run/user/{USER} systemctl --user daemon-reexec",
+    ]
+    assert "[Service]\nDelegate=cpu cpuset io memory pids\n" in change.do
 
-    def test_version_2_delegated_by_systemd(self, tmp_path: Path) -> None:
-        here = machine(tmp_path, SYSTEMD | {DELEGATED: "cpu memory pids\n"})
-        program(tmp_path, "/usr/bin/systemd-run")
-        assert limits.limits(here) == Check("CPU and memory limits", "ok", "version 2, delegated by systemd")
 
-    def test_version_2_where_systemd_keeps_the_cpu(self, tmp_path: Path) -> None:
-        # Ubuntu 22.04: user@.service delegates memory and pids only.
-        here = machine(tmp_path, SYSTEMD | {DELEGATED: "memory pids\n", "/run/systemd/system/x": ""})
-        program(tmp_path, "/usr/bin/systemd-run")
-        check = limits.limits(here)
-        assert check.status == "missing"
-        assert "does not delegate cpu" in check.found
-        [change] = grant_plan(here)
-        assert change.do.splitlines()[-2:] == [
-            "systemctl daemon-reload",
-            f"runuser -u {USER} -- env XDG_RUNTIME_DIR=/run/user/{USER} systemctl --user daemon-reexec",
-        ]
-        assert "[Service]\nDelegate=cpu cpuset io memory pids\n" in change.do
-
-    def test_version_2_without_systemd(self, tmp_path: Path) -> None:
-        here = machine(tmp_path, CONTROLLERS | {"/proc/self/cgroup": "0::/\n"})
-        check = limits.limits(here)
-        assert check.status == "missing"
-        assert "grant" in check.remedy
-        folder, join = grant_plan(here, caller=4711)
-        group = tmp_path / f"sys/fs/cgroup/cellbed-{USER}"
-        assert folder.do == f"divide {group.parent}\ngive {group} {USER}"
-        assert join.do == f"give {group}/supervisor {USER}\necho 4711 > {group}/supervisor/cgroup.procs"
-        (tmp_path / "proc/self/cgroup").write_text(f"0::/cellbed-{USER}/supervisor\n")
-        assert limits.limits(here).status == "ok"
+def test_limits_with_version_2_without_systemd(tmp_path: Path) -> None:
+    here = machine(tmp_path, CONTROLLERS | {"/proc/self/cgroup": "0::/\n"})
+    check = limits.limits(here)
+    assert check.status == "missing"
+    assert "grant" in check.remedy
+    folder, join = grant_plan(here, caller=4711)
+    group = tmp_path / f"sys/fs/cgroup/cellbed-{USER}"
+    assert folder.do == f"divide {group.parent}\ngive {group} {USER}"
+    assert join.do == f"give {group}/supervisor {USER}\necho 4711 > {group}/supervisor/cgroup.procs"
+    (tmp_path / "proc/self/cgroup").write_text(f"0::/cellbed-{USER}/supervisor\n")
+    assert limits.limits(here).status == "ok"
 
 
 def grant_plan(here: Machine, caller: int | None = None) -> list[changes.Change]:
@@ -361,17 +333,9 @@ def test_nobody_is_granted_anything_by_mistake() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become an ordinary user")
 def test_without_root_the_error_is_the_command_to_type() -> None:
-    # Whoever has no rights, with the rights to read this Python taken along.
-    command = [
-        *(
-            "setpriv",
-            "--reuid=nobody",
-            "--clear-groups",
-            "--inh-caps=+dac_read_search",
-            "--ambient-caps=+dac_read_search",
-        ),
-        *(sys.executable, "-c", "from cellbed.cli.main import main; main()", "grant"),
-    ]
+    # An ordinary user that may read this Python.
+    rights = ("--reuid=nobody", "--clear-groups", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+    command = ["setpriv", *rights, sys.executable, "-c", "from cellbed.cli.main import main; main()", "grant"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("error: this needs root:\n  sudo /")

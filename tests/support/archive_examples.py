@@ -1,15 +1,18 @@
 """Entries for tests of the archive."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
+import pytest
 
-from cellbed.archive import Archive
+from cellbed.archive import Archive, open_archive
 from cellbed.archive.entry import About, Draft, Entry
 from cellbed.archive.series import Content, Part, Series
 
@@ -50,6 +53,15 @@ def add(archive: Archive, name: str, *, every_ms: int = 1, seconds: int = 1, rep
         for part in parts:
             write_opportunities(draft, part, range(every_ms, seconds * 1000 + 1, every_ms))
         return archive.keep(draft, name, replace)
+
+
+@contextmanager
+def copied(archive: Path, folder: Path) -> Iterator[Archive]:
+    """Use a copy of an archive as the user's. folder: of the user's data."""
+    shutil.copytree(archive, folder / "cellbed" / "traces")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder))
+        yield open_archive()
 
 
 def unfinished(archive: Archive) -> list[str]:

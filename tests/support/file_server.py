@@ -1,6 +1,5 @@
 """A web server of files on the loopback, with the weaknesses that a test gives it."""
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class FileServer:
-    """files: content by path. asked: path and headers, with names in small letters, of each request, in order.
+    """files: content by path. asked: path of each request, in order.
 
     cut_after: bytes of its body after which the connection breaks, once for each number, by path. statuses: answers to
     give first, by path. redirects: where else, by path. length: whether it states the length of a file. stalls: paths
@@ -18,7 +17,7 @@ class FileServer:
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     cut_after: dict[str, list[int]] = field(default_factory=dict)
     statuses: dict[str, list[int]] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
@@ -58,8 +57,8 @@ def file_server(files: dict[str, bytes] | None = None) -> Iterator[FileServer]:
 
 
 def _answer(request: BaseHTTPRequestHandler, shared: FileServer) -> None:
-    path = re.sub(r"^http://[^/]+", "", request.path).partition("?")[0]  # a proxy is asked for the whole address
-    shared.asked.append((path, {name.lower(): value for name, value in request.headers.items()}))
+    path = request.path
+    shared.asked.append(path)
     request.close_connection = True
     if path in shared.redirects:
         return _head(request, 302, {"Location": shared.redirects[path], "Content-Length": "0"})

@@ -2,11 +2,15 @@
 
 import contextlib
 import os
+import pty
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from fcntl import ioctl
 from pathlib import Path
+from termios import TIOCSWINSZ
 from typing import Any
 
 import pytest
@@ -52,6 +56,23 @@ def run(
     done = subprocess.run(command(*words), capture_output=True, errors="replace", check=False, env=environment, cwd=cwd)
     assert status in (None, done.returncode), done.stdout + done.stderr
     return done
+
+
+def run_on_a_terminal(*words: object, wide: int = 80, **variables: str) -> str:
+    """Return all that `cellbed` shows with these words on a terminal of this width."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment |= {"TERM": "xterm", **variables}
+    shown = b""
+    with subprocess.Popen(command(*words), stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        with contextlib.suppress(OSError):  # the other end was closed
+            while part := os.read(ours, 1 << 16):
+                shown += part
+    os.close(ours)
+    assert process.returncode == 0, shown.decode()
+    return shown.decode()
 
 
 def only_folder(parent: Path) -> Path:

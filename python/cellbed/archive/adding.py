@@ -78,7 +78,10 @@ _TECHNOLOGIES = ("2g", "3g", "4g", "5g", "6g", "wifi", "fixed", "satellite")
 
 
 def check_metadata(**values: str | None) -> About:
-    """Check metadata from a user. Raises TraceError for malformed values."""
+    """Check metadata from a user. Known technologies get their usual name: ``4g`` for ``LTE``.
+
+    Raises TraceError for malformed values.
+    """
     from pydantic import ValidationError
 
     from cellbed.archive.entry import About
@@ -88,18 +91,13 @@ def check_metadata(**values: str | None) -> About:
         raise TraceError(f"--date '{date:.40}' is not a date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
     technology = values.get("technology")
     if technology is not None:
-        values["technology"] = usual_technology(technology)
+        usual = OTHER_NAMES.get(technology.lower(), technology.lower())
+        values["technology"] = usual if usual in _TECHNOLOGIES else technology
     try:
         return About.model_validate(values)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
-
-
-def usual_technology(asked: str) -> str:
-    """Return the usual name of a technology: ``4g`` for ``LTE``; unknown names do not change."""
-    small = OTHER_NAMES.get(asked.lower(), asked.lower())
-    return small if small in _TECHNOLOGIES else asked
 
 
 def is_date(text: str) -> bool:

@@ -10,6 +10,7 @@ from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, open_archive
+from cellbed.support.errors import quote
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ def resolve(text: str, folder: Path) -> TraceSource:
     why = obstacle(text, folder, "trace file")
     if why.startswith("there is no file") and "/" not in text:
         # The text may be a misspelt name.
-        shown = text if len(text) <= 40 else text[:37] + "…"
-        why = f"unknown trace {shown!r}, and no such file in {folder.absolute()}"
+        why = f"unknown trace {quote(text)}, and no such file in {folder.absolute()}"
     hint = _hint(text, archive)
     known = ", ".join(ARCHIVE)
     raise TraceError(

@@ -21,13 +21,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from cellbed.archive.randomness import exponential, reflect
-from cellbed.archive.series import ENDINGS, Content, Part, Series
+from cellbed.archive.series import ENDINGS, OPPORTUNITY_BYTES, Content, Part, Series
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import About, Draft, Entry
-
-PDO_BYTES = 1500
-"""Bytes that one delivery opportunity carries."""
 
 TICK = 0.02
 """Interval between two steps of the rate, s, as in Sprout (§3.2)."""
@@ -139,7 +136,7 @@ def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]
         if model.placed_outage is not None and start >= model.placed_outage[0] > start - TICK:
             outage_ends = max(outage_ends, sum(model.placed_outage))
         # An exponential process has no memory: opportunities do not depend on the previous tick.
-        opportunities_per_second = rate / (8 * PDO_BYTES)
+        opportunities_per_second = rate / (8 * OPPORTUNITY_BYTES)
         time = max(start, outage_ends)
         while (time := time + exponential(uniform) / opportunities_per_second) <= end:
             yield time

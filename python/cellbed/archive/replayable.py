@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from cellbed.archive.errors import TraceError
@@ -110,19 +109,9 @@ def _space_rates(series: Series) -> Iterator[pl.DataFrame]:
     if count > _MOST:
         raise TraceError(f"{series.path}: makes {count} opportunities, more than {_MOST}: cut a shorter piece of it")
     for first in range(1, count + 1, _BLOCK):
-        at = _supply_times(
-            np.arange(first, min(first + _BLOCK, count + 1), dtype=np.float64) * _BITS, begins, rates, offered
-        )
+        bits = np.arange(first, min(first + _BLOCK, count + 1), dtype=np.float64) * _BITS
+        # If the link pauses when it has supplied the bits, the beginning of the pause counts.
+        step = np.searchsorted(offered, bits, side="left") - 1
+        at = begins[step] + (bits - offered[step]) * 1e9 / rates[step]
         # The tolerance of 1 ns keeps an error in the last bit of a quotient from rounding a whole millisecond up.
         yield pl.DataFrame({"at": np.ceil(at / _MS - 1e-6).astype(np.int64)})
-
-
-def _supply_times(
-    bits: npt.NDArray[np.float64],
-    begins: npt.NDArray[np.float64],
-    rates: npt.NDArray[np.float64],
-    offered: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """Return the time at which a link has supplied `bits`, ns: the first such instant if the link then pauses."""
-    step = np.searchsorted(offered, bits, side="left") - 1
-    return begins[step] + (bits - offered[step]) * 1e9 / rates[step]

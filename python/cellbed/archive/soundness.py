@@ -78,7 +78,7 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise TraceError(f"{path}: not a readable Parquet file: {reason}") from None
+        raise TraceError(f"{path}: not a readable Parquet file, perhaps truncated: {reason:.200}") from None
 
 
 def sha256(path: Path) -> str:

@@ -27,8 +27,6 @@ from cellbed.support import user_folders
 from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cellbed.archive.entry import About, Draft, Entry, StoredSeries
     from cellbed.archive.index import EntryTable
 
@@ -40,16 +38,9 @@ def archive_folder() -> Path:
     return user_folders.data_folder() / "traces"
 
 
-def open_archive(folder: Path | None = None) -> Archive:
-    """Return an archive of traces.
-
-    Args:
-        folder: The archive's folder, created by the first write; ``None``: the user's archive.
-
-    Returns:
-        The archive.
-    """
-    return Archive(archive_folder() if folder is None else folder)
+def open_archive() -> Archive:
+    """Return the user's archive of traces, whose folder is created by the first write."""
+    return Archive(archive_folder())
 
 
 def valid_name(text: str) -> str:
@@ -179,12 +170,8 @@ class Archive:
             except OSError as error:
                 raise TraceError(f"{self.folder / name}: cannot be removed: {error.strerror}") from None
 
-    def index(self) -> pl.LazyFrame:
-        """Return a table with a row for each readable entry; columns: :mod:`cellbed.archive.index`."""
-        return self.contents().frame.lazy()
-
     def contents(self) -> EntryTable:
-        """Return the table of :meth:`index`, and the reasons why the other entries are unreadable."""
+        """Return a table with a row for each readable entry, and the reasons why the other entries are unreadable."""
         from cellbed.archive.index import read_table
 
         may_write = not self.folder.is_dir() or os.access(self.folder, os.W_OK)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def make_unfinished_beside(place: Path) -> Iterator[Path]:
         The hidden folder.
     """
     stem = f".{place.name[:100]}."
-    remove_stale(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
+    remain = re.compile(re.escape(stem) + "[0-9a-f]{16}")
+    remove_stale(each for each in place.parent.iterdir() if remain.fullmatch(each.name))
     with contextlib.ExitStack() as held:
         while True:
             folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
@@ -62,11 +64,6 @@ def make_unfinished_beside(place: Path) -> Iterator[Path]:
                     break
             # Another process removed the folder as a remain before this process locked it.
         yield folder
-
-
-def _is_mark(name: str, stem: str) -> bool:
-    mark = name.removeprefix(stem)
-    return len(mark) == 16 and not set(mark) - set("0123456789abcdef")
 
 
 def sweep(archive: Path) -> list[Path]:

@@ -60,21 +60,15 @@ class Replayed:
         return [(enters, leaves) for enters, leaves in both if enters < leaves]
 
 
-def warnings(
-    entry: Entry,
-    replayed: Replayed | None = None,
-    most_bit_s: float = EMULATED_BIT_S,
-    parts: Collection[Part] | None = None,
-) -> list[str]:
-    """Return warnings about an entry, possibly none.
+def warnings(entry: Entry, replayed: Replayed | None = None, parts: Collection[Part] | None = None) -> list[str]:
+    """Return warnings about an entry, possibly none. For a series without statistics only the duration is checked.
 
-    parts: the used parts; None: all. replayed: the part that an experiment replays; None: all. most_bit_s: the
-    machine's maximum rate. For a series without statistics only the duration is checked.
+    parts: the used parts; None: all. replayed: the part that an experiment replays; None: all.
     """
     used = [part for part in entry.parts if parts is None or part in parts]
     return [
         *_entry_warnings(entry, used, replayed),
-        *(each for part in used for each in _part_warnings(entry, part, replayed, most_bit_s)),
+        *(each for part in used for each in _part_warnings(entry, part, replayed)),
     ]
 
 
@@ -109,7 +103,7 @@ def _entry_warnings(entry: Entry, used: Collection[Part], replayed: Replayed | N
             yield apart
 
 
-def _part_warnings(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:
+def _part_warnings(entry: Entry, part: Part, replayed: Replayed | None) -> Iterator[str]:
     held = entry.parts[part]
     figures = held.statistics or {}
     if replayed is not None:
@@ -123,9 +117,9 @@ def _part_warnings(entry: Entry, part: Part, replayed: Replayed | None, most_bit
             "receiver or scheduler gathered them, and delays below that are not the link's"
         )
     peak = max((figures.get(key, 0.0) for key in ("p99_bit_s_10ms", "p99_bit_s_100ms", "p99_bit_s_1s")), default=0.0)
-    if peak > most_bit_s:
+    if peak > EMULATED_BIT_S:
         yield (
-            f"{part}: one percent of the time it offers {rate_words(peak)} or more; {rate_words(most_bit_s)} is "
+            f"{part}: one percent of the time it offers {rate_words(peak)} or more; {rate_words(EMULATED_BIT_S)} is "
             "the most that cellbed was shown to emulate, on two cores: benches/emulator_targets.py measures yours"
         )
     spacing_ms = figures.get("spacing_ms", 0.0)

@@ -48,7 +48,7 @@ VERBS = {
 """The verbs and their first lines of help."""
 MODULES = {
     **dict.fromkeys(("report", "compare"), "results"),
-    **dict.fromkeys(("status", "meter", "exec", "logs", "tap", "migrate", "down"), "live"),
+    **dict.fromkeys(("up", "status", "meter", "exec", "logs", "tap", "migrate", "down"), "live"),
     **dict.fromkeys(("doctor", "grant", "vm", "clean"), "machine"),
 }
 """Modules of verbs whose module has another name."""

@@ -402,10 +402,10 @@ class _Mapping:
         quota, period = number(keys, "cpu_quota"), number(keys, "cpu_period") or 100_000
         if quota:
             found.cpus = quota / period
-        found.count = _least(keys.whole("scale"), 1)
+        found.count = keys.whole("scale", 1)
         self._restart(keys.text("restart"))
         deploy = keys.inside("deploy")
-        found.count = _least(deploy.whole("replicas"), found.count)
+        found.count = deploy.whole("replicas", found.count)
         if deploy.text("mode") == "global":
             deploy.note("differs", "mode", "one node runs the service")
         resources = deploy.inside("resources")
@@ -485,7 +485,7 @@ class _Mapping:
         test = check.take("test")
         words = [as_text(word) for word in test] if isinstance(test, Items) else ["CMD-SHELL", as_text(test)]
         interval, timeout = seconds(check, "interval", 30), seconds(check, "timeout", 30)
-        retries, begin = check.whole("retries"), seconds(check, "start_period", 0)
+        retries, begin = check.whole("retries", 3), seconds(check, "start_period", 0)
         check.take("start_interval")
         disabled = check.flag("disable") or words[:1] == ["NONE"]
         if not disabled and (words[:1] not in (["CMD"], ["CMD-SHELL"]) or len(words) < 2):
@@ -493,17 +493,13 @@ class _Mapping:
         check.close()
         if test is not None and not disabled:
             command = words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]
-            patience = begin + (3 if retries is None else retries) * (interval + timeout)
+            patience = begin + retries * (interval + timeout)
             found.ready = {
                 "command": list(map(literal, command)),
                 "timeout": f"{min(3600, max(30, round(patience)))} s",
             }
         elif found.ports:
             found.ready = {"port": found.ports[0], "timeout": "120 s"}
-
-
-def _least(value: int | None, default: int) -> int:
-    return default if value is None else value
 
 
 def _uses(service: Mapping[str, Any], volume: str) -> bool:

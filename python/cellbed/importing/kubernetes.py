@@ -155,8 +155,7 @@ class _Cluster:
         spec = keys.inside("spec")
         kept: set[str] = set()
         if workload.kind != "Pod":
-            replicas = spec.whole("replicas")
-            count = 1 if replicas is None else replicas
+            count = spec.whole("replicas", 1)
             spec.take("selector")
             kept = {as_text((each.inside("metadata")).text("name")) for each in spec.mappings("volumeClaimTemplates")}
             headless = spec.text("serviceName")
@@ -498,7 +497,7 @@ class _Container:
                 continue
             probe = keys.inside(name)
             begin, period, failures = (
-                probe.whole(key) or default
+                probe.whole(key, default) or default
                 for key, default in (("initialDelaySeconds", 0), ("periodSeconds", 10), ("failureThreshold", 3))
             )
             for key in ("timeoutSeconds", "successThreshold", "terminationGracePeriodSeconds"):

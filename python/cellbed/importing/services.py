@@ -156,12 +156,12 @@ class Keys:
             self.refuse(key, "text is needed")
         return None if value is None else as_text(value)
 
-    def whole(self, key: str) -> int | None:
-        """Return a whole number of at least 0."""
+    def whole(self, key: str, default: int) -> int:
+        """Return a whole number of at least 0; the default if the key is missing."""
         text = self.text(key)
         if text is not None and not (text.isascii() and text.isdecimal() and len(text) <= 9):
             self.refuse(key, f"'{text[:40]}' is not a whole number")
-        return None if text is None else int(text)
+        return default if text is None else int(text)
 
     def flag(self, key: str) -> bool:
         """Return a truth value; false if it is missing."""

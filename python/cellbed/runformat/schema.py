@@ -90,6 +90,7 @@ class _Lateness(_Object):
 
 # JSON has no tuples, so a list is accepted.
 _Visit = Annotated[tuple[_Span, _Span | None], Field(strict=False)]
+_Stay = Annotated[tuple[_Span, str | None], Field(strict=False)]
 
 
 class _Cell(_Object):
@@ -157,6 +158,8 @@ class Account(_Object):
     name: str | None = None
     clock: Literal["real", "virtual"] | None = None
     status: str | None = None
+    started: str | None = None
+    first_request_s: float | None = None
     t0_ns: _Time | None = None
     duration_ns: _Span | None = None
     skip_ns: _Span | None = None
@@ -171,6 +174,7 @@ class Account(_Object):
     nodes: list[_Node] | None = None
     directions: list[_Direction] | None = None
     cells: list[_Cell] | None = None
+    sites: dict[str, list[_Stay]] | None = None
     proof: list[_Proof] | None = None
     emulator: _Emulator | None = None
     congestion_control: _TransportControl | None = None

@@ -1,11 +1,11 @@
-"""Generation of series into a draft, with metadata; the result for a terminal and as JSON."""
+"""Generation of entries of the archive; the result for a terminal and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cellbed.archive.entry import About, Draft, Entry, Step
+from cellbed.archive.entry import About, Entry, Step
 from cellbed.archive.entry_view import rows_word, uses
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.models import LONGEST_NS, Model, Order
@@ -32,39 +32,31 @@ def about(model: Model, order: Order) -> About:
     )
 
 
-def fill(draft: Draft, model: Model, order: Order, progress: Progress) -> dict[Part, Written]:
-    """Write the series of an order into a draft, and return them.
-
-    Errors: :class:`TraceError` that names the parameter.
-    """
-    import cellbed
-
-    if not 0 < order.duration_ns <= LONGEST_NS:
-        raise TraceError("--duration: must be above 0 and at most 31 days")
-    try:
-        generated = model.make(order)
-    except ValueError as error:
-        raise TraceError(f"{model.name}: {error}") from None
-    parts = {part: write(each, draft.folder / f"{part}.parquet", part, progress) for part, each in generated.items()}
-    for part, written in parts.items():
-        if not written.rows:
-            raise TraceError(f"--duration: nothing comes through the {part} in {DURATION.format(order.duration_ns)}")
-    draft.parts.update({part: written.series for part, written in parts.items()})
-    how: dict[str, Any] = {"model": model.name, "seed": order.seed, "duration_ns": order.duration_ns}
-    how |= {"values_sha256": {part: written.values_sha256 for part, written in parts.items()}, **model.settings}
-    of = {} if model.like is None else model.like.sha256
-    draft.history.append(Step(what="generated", how=how, of=of, tool=f"cellbed {cellbed.__version__}"))
-    return parts
-
-
 def keep(
     archive: Archive, model: Model, order: Order, name: str, replace: bool, progress: Progress
 ) -> tuple[Entry, dict[Part, Written]]:
-    """Generate an order's series and keep them in the archive. Raises TraceError."""
+    """Generate an order's series and keep them in the archive. Raises TraceError that names the parameter."""
+    import cellbed
+
     if not replace:
         archive.require_free(name)
     with archive.draft(about(model, order)) as draft:
-        parts = fill(draft, model, order, progress)
+        if not 0 < order.duration_ns <= LONGEST_NS:
+            raise TraceError("--duration: must be above 0 and at most 31 days")
+        try:
+            generated = model.make(order)
+        except ValueError as error:
+            raise TraceError(f"{model.name}: {error}") from None
+        parts = {part: write(it, draft.folder / f"{part}.parquet", part, progress) for part, it in generated.items()}
+        for part, written in parts.items():
+            if not written.rows:
+                lasts = DURATION.format(order.duration_ns)
+                raise TraceError(f"--duration: nothing comes through the {part} in {lasts}")
+            draft.parts[part] = written.series
+        how: dict[str, Any] = {"model": model.name, "seed": order.seed, "duration_ns": order.duration_ns}
+        how |= {"values_sha256": {part: written.values_sha256 for part, written in parts.items()}, **model.settings}
+        of = {} if model.like is None else model.like.sha256
+        draft.history.append(Step(what="generated", how=how, of=of, tool=f"cellbed {cellbed.__version__}"))
         return archive.keep(draft, name, replace), parts
 
 

@@ -68,16 +68,13 @@ class Process(Protocol):
         """Return a sample of the process."""
 
 
-def each_way(
-    uplink: Process | None, downlink: Process | None, grain: Grain, content: Content = Content.OPPORTUNITIES
-) -> Make:
-    """Return a generator of two independent directions.
+def each_way(uplink: Process | None, downlink: Process | None, grain: Grain) -> Make:
+    """Return a generator of two independent directions: of opportunities, unless an order asks for rates.
 
     Args:
         uplink: The process of the uplink, ``None`` for no uplink.
         downlink: The process of the downlink, ``None`` for no downlink.
         grain: The pattern of grants.
-        content: The content of the directions, unless an order sets another.
 
     Returns:
         The generator, for :class:`Model`.
@@ -90,7 +87,8 @@ def each_way(
             if process is not None:
                 purpose = f"{order.model} {part}"
                 capacity = process.capacity(order.duration_ns, Stream(order.seed, purpose))
-                parts[part] = draw_series(capacity, order.content or content, grain, order.seed, purpose)
+                content = order.content or Content.OPPORTUNITIES
+                parts[part] = draw_series(capacity, content, grain, order.seed, purpose)
         return parts
 
     return make

@@ -83,14 +83,13 @@ class Like:
     sha256: dict[str, str]
 
 
-def times(series: Series, until_ns: int | None = None) -> Int64:
-    """Return the opportunities of a series of opportunities or rates, ns, up to `until_ns`."""
-    end_ns = series.duration_ns if until_ns is None else min(series.duration_ns, until_ns)
-    table = series.scan().filter(pl.col("at_ns") <= end_ns).collect()
+def times(series: Series) -> Int64:
+    """Return the opportunities of a series of opportunities or rates, ns."""
+    table = series.scan().collect()
     if series.content is Content.OPPORTUNITIES:
         return np.asarray(table["at_ns"].to_numpy())
     rates = table["bit_s"].to_numpy().astype(np.int64)
-    capacity = Capacity(np.asarray(table["at_ns"].to_numpy()), rates, end_ns)
+    capacity = Capacity(np.asarray(table["at_ns"].to_numpy()), rates, series.duration_ns)
     chunks = list(opportunities(capacity, Grain(scattered=False), Stream(0, "")))
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
 

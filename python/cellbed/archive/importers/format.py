@@ -210,15 +210,13 @@ def scratch(draft: Draft) -> Iterator[Draft]:
         remove_tree(folder, ignore_errors=True)
 
 
-def move_contents(made: Draft, draft: Draft) -> None:
-    """Move the contents of `made` to `draft`."""
-    moved: dict[Part, Series] = {}
-    for part, series in made.parts.items():
-        if part in draft.parts:
-            raise TraceError(f"the draft already has a series of the {part}")
-        moved[part] = replace(series, path=draft.folder / series.path.name)
+def move_contents(made: Draft, draft: Draft, source: Path) -> None:
+    """Move the contents of `made`, which were read from the file `source`, to `draft`."""
+    if both := next((part for part in made.parts if part in draft.parts), None):
+        raise TraceError(f"{source}: contains the {both}, as another of the files does: add them one by one")
     for path in made.folder.iterdir():
         path.rename(draft.folder / path.name)
+    moved = {part: replace(series, path=draft.folder / series.path.name) for part, series in made.parts.items()}
     draft.parts.update(moved)
     draft.about = made.about
     draft.notes.extend(made.notes)

@@ -231,23 +231,15 @@ class Importer:
         options = options or Options()
         self._require_concern(paths, options)
         with scratch(draft) as own:
-            if len(paths) == 1:
-                self.format.read(paths[0], own, options.for_file(paths[0], is_alone=True), progress)
-            else:
-                for path in paths:
-                    self._read_one_of_several(path, own, options, progress)
+            for path in paths:
+                with scratch(own) as part:
+                    self.format.read(path, part, options.for_file(path, is_alone=len(paths) == 1), progress)
+                    if len(paths) > 1:
+                        part.notes[:] = [f"{path.name}: {note}" for note in part.notes]
+                    move_contents(part, own, path)
             history = _step(self.format, options, {path.name: sha256(path) for path in paths if path.is_file()})
-            move_contents(own, draft)
+            move_contents(own, draft, paths[0])
         draft.history.append(history)
-
-    def _read_one_of_several(self, path: Path, draft: Draft, options: Options, progress: Progress | None) -> None:
-        with scratch(draft) as own:
-            self.format.read(path, own, options.for_file(path, is_alone=False), progress)
-            if any(part in draft.parts for part in own.parts):
-                both = next(part for part in own.parts if part in draft.parts)
-                raise TraceError(f"{path}: contains the {both}, as another of the files does: add them one by one")
-            own.notes[:] = [f"{path.name}: {note}" for note in own.notes]
-            move_contents(own, draft)
 
     def _require_concern(self, paths: Sequence[Path], options: Options) -> None:
         for name in options.asked():

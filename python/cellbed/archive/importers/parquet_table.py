@@ -7,9 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.table import Table, moment_ns, whole_ns
+from cellbed.archive.soundness import name_file_in_errors
 from cellbed_node import inputs
 
 _DAY_NS: Final = 86_400 * 10**9
@@ -28,10 +28,8 @@ def read(path: Path, mapped: Mapped) -> Table:
         (pl.col(column.name).cast(pl.Float64) * column.unit).fill_nan(None).alias(part)
         for part, column in mapped.values.items()
     ]
-    try:
+    with name_file_in_errors(path):
         rows = frame.select(_stamp(mapped.time, schema[mapped.time.name]).alias("stamp"), *values).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise _damage_error(path, error) from None
 
     def cell(row: int, column: Column) -> str:
         return str(frame.select(column.name).slice(row, 1).collect().item())
@@ -59,13 +57,10 @@ def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
 
 def _scan(path: Path) -> tuple[pl.LazyFrame, pl.Schema]:
     """Return a file as a lazy frame, with its columns' types. Raises TraceError."""
-    try:
+    with name_file_in_errors(path):
         frame = pl.scan_parquet(inputs.check(path))
-        return frame, frame.collect_schema()
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise _damage_error(path, error) from None
+        schema = frame.collect_schema()
+    return frame, schema
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -74,9 +69,3 @@ def _kind(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Datetime | pl.Date | pl.Duration):
         return "moment"
     return "text" if isinstance(dtype, pl.String | pl.Categorical | pl.Enum) else "other"
-
-
-def _damage_error(path: Path, error: BaseException) -> TraceError:
-    """Return the error to raise, with the first line of Polars' message."""
-    line = next(iter(str(error).splitlines()), "")
-    return TraceError(f"{path}: not a readable Parquet file, perhaps truncated: {line:.200}")

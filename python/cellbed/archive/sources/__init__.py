@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.data_sets import SOURCES
 from cellbed.archive.sources.fetch import Fetched, FetchOptions, fetch
 from cellbed.archive.sources.source import Source
+from cellbed.support.near_names import near_names, question
 
 __all__ = ["SOURCES", "FetchOptions", "Fetched", "Source", "fetch", "find_source"]
 
@@ -18,6 +17,5 @@ def find_source(name: str) -> Source:
         if source.name == name.lower():
             return source
     names = [source.name for source in SOURCES]
-    near = [each for each in names if name.lower() in each] or difflib.get_close_matches(name.lower(), names, n=2)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    hint = question(near_names(name, names)) or f"there are {', '.join(names)}"
     raise TraceError(f"no data set is called '{name[:60]}': {hint}")
