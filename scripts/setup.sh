@@ -163,6 +163,9 @@ helper() { # helper NAME "CRATES" VERB OPTION...: compile the program NAME besid
 # The network helper, which `cellbed grant USER --network` installs from here.
 # Both packages: so that its libraries have the same features as for the module.
 helper cellbed-net "crates/nethelper crates/netdev" build -p cellbed-bindings -p cellbed-nethelper
+if [ $pins = test ]; then
+    helper cellbed-recorder "crates/recorder crates/calibration crates/netdev crates/link" build -p cellbed-recorder
+fi
 # The first process of containers, which have no libraries that it could rely on.
 helper cellbed-init crates/init rustc -p cellbed-init -- -C target-feature=+crt-static
 mv "$venv/.compiling" "$venv/.compiled-$purpose"

@@ -19,19 +19,6 @@ Columns = tuple[
     NDArray[np.int64],
 ]
 
-def record(arguments: list[str]) -> int:
-    """Run ``cellbed record`` with these arguments, as ``cellbed-recorder`` without Python does; its exit status.
-
-    0 done, 1 an error, 2 wrong arguments, 130 interrupted before anything was recorded. Writes to standard output and
-    error; handles SIGINT, SIGTERM and SIGHUP while it runs. The GIL is released throughout.
-    """
-
-def pack_recording(folder: str | PathLike[str]) -> None:
-    """Make a recording's files of the journal that a recorder which was killed has left in `folder`.
-
-    Errors: :class:`ValueError` that says why not: a recorder still writes it, nothing was recorded, the disk refuses.
-    """
-
 def network_helper(arguments: list[str]) -> bool:
     """Execute one request of the network helper with the rights of this process; ``crates/nethelper`` has the grammar.
 
@@ -56,17 +43,6 @@ def enter(entry: str) -> None:
     face. The process is killed when the *thread* that started it ends, so start it from one that stays.
 
     Errors: :class:`OSError` that says what failed.
-    """
-
-def calibrate(server: str, secret: str | PathLike[str], interface: str | None, seed: int) -> str:
-    """What a calibration finds of the network between here and a recorder's server, as JSON. Takes minutes.
-
-    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the name of the network
-    interface to use; ``None`` lets the routes decide. seed: of the order of trains.
-
-    Reports its progress on standard error. Call it on the main thread.
-
-    Errors: :class:`ValueError` that says what was wrong and what to do; :class:`KeyboardInterrupt`.
     """
 
 def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
@@ -333,7 +309,9 @@ def import_series(
     request: str,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Read a recording of another program into Parquet files named ``PART.parquet`` in `folder`, in little memory.
+    """Read a recording of another program into files ``PART.times`` in `folder`, in little memory.
+
+    Such a file has the times of delivery opportunities in ns, as little-endian numbers of 64 bits.
 
     request: JSON of ``cellbed_traces::Request``; :mod:`cellbed.archive.importers` writes it. progress: called every few
     MiB with the bytes read since the last call; what it raises, and what a signal raises, ends the reading. Returns

@@ -10,6 +10,7 @@ import pytest
 
 from cellbed import Link
 from cellbed.experiments.calibration import CalibrationError, calibrate_virtually, parse
+from cellbed.recordings import recorder
 from cellbed.report.calibration import write
 from emulator_process import EDGE
 from in_process import cellbed
@@ -56,6 +57,14 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path) -> None:
     unreadable = cellbed("calibrate", "192.0.2.1:7700", "--secret", str(tmp_path / "none"), status=2)
     assert str(tmp_path / "none") in unreadable.stderr
     assert "Traceback" not in unreadable.stderr
+
+
+def test_without_the_recorder_the_error_names_the_command_that_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_PROGRAM", tmp_path / "cellbed-recorder")
+    for words in (["calibrate", "192.0.2.1:7700", "--secret", "x"], ["record", "--help"]):
+        assert "scripts/setup.sh core" in cellbed(*words, status=2).stderr
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The directory of a recording as a link: in a scenario, a shell and the library, in any place, for any user."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -333,14 +332,14 @@ def test_links_that_replay_it_are_proved(conditional: Path) -> None:
 
 def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None:
     for words in (["--for", "conditional"], ["--for=conditional"]):
-        with contextlib.ExitStack() as files:
-            *before, option, plan = _with_plan(["host:7700", *words], files)
-            assert (before, option) == (["host:7700"], "--plan")
-            assert TrainPlan.model_validate_json(Path(plan).read_text()) == conditional_plan()
+        *before, option, plan = _with_plan(["host:7700", *words])
+        assert (before, option) == (["host:7700"], "--plan")
+        assert TrainPlan.model_validate_json(Path(plan).read_text()) == conditional_plan()
+        os.close(int(Path(plan).name))
     for words in (["--for", "magic"], ["--for"]):
         done = cellbed("record", "host:7700", *words)
         assert (done.returncode, "no method of replay" in done.stderr) == (2, True)
     reported = subprocess.run(
         [sys.executable, "-m", "cellbed", "record", "--help"], capture_output=True, text=True, check=False
     )
-    assert (reported.returncode, "--for <METHOD>" in reported.stdout) == (0, True)
+    assert (reported.returncode, "--for conditional" in reported.stdout) == (0, True)

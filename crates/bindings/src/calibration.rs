@@ -1,14 +1,10 @@
-//! Calibration: of links in virtual time, and of live networks.
+//! Calibration of links in virtual time.
 
-use std::path::PathBuf;
-
+use cellbed_calibration::calibration::{Calibration, Calibrator};
+use cellbed_calibration::virtual_network::{VirtualNetwork, saturate};
+use cellbed_calibration::workload::QueueKeeper;
 use cellbed_link::{BitRate, Duration, Seed, Time};
-use cellbed_recorder::Error;
-use cellbed_recorder::calibration::{Calibration, Calibrator};
-use cellbed_recorder::virtual_network::{VirtualNetwork, saturate};
-use cellbed_recorder::workload::QueueKeeper;
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use crate::arrivals::invalid;
@@ -54,23 +50,6 @@ pub fn saturate_virtually<'py>(
         )
     })?;
     Ok((sent.into_pyarray(py), arrived.into_pyarray(py)))
-}
-
-#[pyfunction]
-pub fn calibrate(
-    py: Python<'_>,
-    server: String,
-    secret: PathBuf,
-    interface: Option<String>,
-    seed: u64,
-) -> PyResult<String> {
-    py.detach(
-        || match cellbed_recorder::command::measure(server, secret, interface, seed) {
-            Ok(calibration) => written(&calibration),
-            Err(Error::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),
-            Err(error) => Err(invalid(error)),
-        },
-    )
 }
 
 fn written(calibration: &Calibration) -> PyResult<String> {

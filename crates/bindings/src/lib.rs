@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
+    use super::calibration::{calibrate_virtually, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
     #[pymodule_export]
@@ -40,7 +40,7 @@ mod _core {
     #[pymodule_export]
     use super::virtual_network::VirtualNetwork;
     #[pymodule_export]
-    use super::{emulate, enter, network_helper, pack_recording, record};
+    use super::{emulate, enter, network_helper};
 }
 
 #[pyfunction]
@@ -55,17 +55,6 @@ fn emulate(py: Python<'_>) -> PyResult<()> {
 #[pyfunction]
 fn network_helper(py: Python<'_>, arguments: Vec<OsString>) -> bool {
     py.detach(|| cellbed_nethelper::run(&arguments)) == std::process::ExitCode::SUCCESS
-}
-
-#[pyfunction]
-fn pack_recording(py: Python<'_>, folder: std::path::PathBuf) -> PyResult<()> {
-    let packed = py.detach(|| cellbed_recorder::pack(&folder));
-    packed.map(drop).map_err(arrivals::invalid)
-}
-
-#[pyfunction]
-fn record(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
-    py.detach(|| cellbed_recorder::command::run_of_cellbed(arguments))
 }
 
 #[pyfunction]

@@ -20,6 +20,10 @@ pub enum Error {
     /// The server, the network or a file is in an unexpected state.
     #[error("{0}")]
     Failed(String),
+
+    /// The network cannot be calibrated.
+    #[error(transparent)]
+    Calibration(#[from] cellbed_calibration::Error),
 }
 
 impl Error {

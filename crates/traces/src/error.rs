@@ -4,7 +4,6 @@ use std::path::Path;
 use std::{fmt, io};
 
 use cellbed_link::TraceError;
-use parquet::errors::ParquetError;
 use thiserror::Error;
 
 /// The result of reading a recording.
@@ -27,7 +26,7 @@ pub enum ImportError {
     Read(#[from] io::Error),
     /// The series could not be written.
     #[error("the series could not be written: {0}")]
-    Write(#[from] ParquetError),
+    Write(io::Error),
 }
 
 impl ImportError {

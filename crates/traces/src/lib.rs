@@ -1,4 +1,4 @@
-//! Conversion of captures and Mahimahi's traces to series in Parquet, in at most two passes and with little memory.
+//! Conversion of captures and Mahimahi's traces to series of times, in at most two passes and with little memory.
 //!
 //! A source is never trusted: malformed data is an [`ImportError`] that names the place.
 #![forbid(unsafe_code)]

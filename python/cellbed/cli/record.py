@@ -1,12 +1,12 @@
 """`cellbed record`: record a live network, or serve recorders.
 
-All arguments, including `--help`, are passed to the recorder, which also runs without Python. Only `--for METHOD` is
-handled here: like `--plan FILE`, the option selects packet trains, here the trains that a method of replay needs.
+The recorder takes the place of this process with all arguments, including `--help`. Only `--for METHOD` is handled
+here: like `--plan FILE`, the option selects packet trains, here the trains that a method of replay needs.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
 
 import typer
 
@@ -18,26 +18,14 @@ _AS_THEY_ARE = {"allow_extra_args": True, "ignore_unknown_options": True, "help_
 @app.command(context_settings=_AS_THEY_ARE, add_help_option=False)
 def record(context: typer.Context) -> None:
     """Record a live network, or serve recorders."""
-    import sys
+    from cellbed.recordings.recorder import find_recorder
 
-    from cellbed._core import record as run
-
-    with ExitStack() as files:
-        arguments = _with_plan(context.args, files)
-        sys.stdout.flush()
-        status = run(arguments)
-    if "--help" in arguments and "serve" not in arguments:
-        typer.echo(
-            "\nReplay:\n      --for <METHOD>  Send the trains that a method of replay needs: conditional "
-            "(in place of --plan) or cellreplay (default trains)"
-        )
-    raise typer.Exit(status)
+    # The program's first word is its name in messages.
+    os.execv(find_recorder(), ["cellbed record", *_with_plan(context.args)])
 
 
-def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
-    """Return the arguments with a plan file in place of ``--for``. Closing `files` removes the plan file."""
-    from cellbed_node.temporary import temporary_folder
-
+def _with_plan(arguments: list[str]) -> list[str]:
+    """Return the arguments with a plan in place of ``--for``, in a file that the recorder inherits."""
     found: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -52,7 +40,7 @@ def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
         if method == "conditional":
             from cellbed.recordings.conditional import conditional_plan
 
-            file = files.enter_context(temporary_folder()) / "plan.json"
-            file.write_text(conditional_plan().model_dump_json(exclude_none=True), encoding="utf-8")
-            found += ["--plan", str(file)]
+            plan = os.memfd_create("plan", 0)
+            os.write(plan, conditional_plan().model_dump_json(exclude_none=True).encode())
+            found += ["--plan", f"/dev/fd/{plan}"]
     return found

@@ -1,6 +1,6 @@
 """Calibration of live networks and of links in virtual time (CellReplay, NSDI 2025, §4.4).
 
-The experiments and estimates are the recorder's (``crates/recorder/src/calibration``).
+Experiments and estimates: ``crates/calibration``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 from cellbed import _core
 from cellbed.link import Link
 from cellbed.recordings.description import Calibration
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.recorder import run_recorder
 from cellbed.scenario.radio import PROFILES
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
@@ -55,13 +57,14 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
     """Calibrate the network between here and a recorder's server, with progress on standard error.
 
     server: ``HOST:PORT``. secret: file with the secret shared with the server. interface: network interface to use.
-    seed: of the order of trains. Call it on the main thread.
+    seed: of the order of trains.
 
     Raises CalibrationError with the cause and a remedy.
     """
+    options = ["--seed", str(seed)] if interface is None else ["--seed", str(seed), "--interface", interface]
     try:
-        return parse(_core.calibrate(server, secret, interface, seed))
-    except ValueError as error:
+        return parse(run_recorder(["calibrate", "--secret", secret, *options, "--", server]))
+    except RecordingError as error:
         raise CalibrationError(str(error)) from None
 
 

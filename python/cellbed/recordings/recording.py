@@ -10,11 +10,11 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from cellbed._core import pack_recording
 from cellbed.archive.unfinished import make_unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import check_packets, count, empty
+from cellbed.recordings.recorder import run_recorder
 from cellbed.support.ways import Way
 from cellbed_node import inputs
 
@@ -87,7 +87,7 @@ def read_description(folder: Path) -> Description:
     if not folder.is_dir():
         raise RecordingError(f"{folder}: no such directory: give the directory of a recording")
     if not path.exists() and (folder / JOURNAL).exists():
-        _pack(folder)
+        run_recorder(["pack", folder])
     try:
         content = inputs.content(path, _LARGEST_DESCRIPTION)
     except FileNotFoundError:
@@ -98,14 +98,6 @@ def read_description(folder: Path) -> Description:
         return Description.model_validate_json(content)
     except ValidationError as error:
         raise RecordingError(f"{path}: {_first(error)}") from None
-
-
-def _pack(folder: Path) -> None:
-    """Make a recording from the journal of a killed recorder."""
-    try:
-        pack_recording(folder)
-    except ValueError as error:
-        raise RecordingError(str(error)) from None
 
 
 def write_recording(recording: Recording, folder: Path | str) -> Path:

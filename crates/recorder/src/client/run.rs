@@ -10,11 +10,11 @@ use super::path::{Relay, Relayed};
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
 use super::traffic::{Burst, Traffic};
-use crate::plan::{Train, Workload};
 use crate::socket::Outbox;
 use crate::wire::{
     Kind, Probe, Refusal, Report, Request, SessionId, ip_overhead, least_probe_bytes,
 };
+use cellbed_calibration::plan::{Train, Workload};
 
 /// Maximum wait for the companion's replies before a request is retransmitted.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);

@@ -5,9 +5,9 @@ use cellbed_link::{BitRate, Duration, Time};
 use super::path::{Relay, Relayed};
 use super::run::Sender;
 use super::session::Session;
-use crate::plan::Saturation;
 use crate::wire::{Probe, Request};
-use crate::workload::QueueKeeper;
+use cellbed_calibration::plan::Saturation;
+use cellbed_calibration::workload::QueueKeeper;
 
 /// Duration of the server's saturation after a request, so that it does not outlive the client, and time until the next
 /// request.

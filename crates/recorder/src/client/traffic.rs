@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-use crate::plan::{Saturation, TimedTrain, Train, Workload};
 use crate::wire::Arrivals;
-use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
+use cellbed_calibration::plan::{Saturation, TimedTrain, Train, Workload};
+use cellbed_calibration::workload::{
+    AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler,
+};
 
 /// Time for which sent packets are remembered: later reports of arrivals no longer describe the queue.
 const REMEMBERED: Duration = Duration::from_secs(15);

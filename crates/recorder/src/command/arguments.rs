@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use cellbed_link::{BitRate, Bytes, Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::plan::Role;
-use crate::recording::Signal;
+use crate::recording::{Role, Signal};
 
 const RECORD_EXAMPLES: &str = "Examples:
   Calibrate, then record for a minute, both workloads in turn over one modem:
@@ -24,7 +23,10 @@ After a crash, `cellbed-recorder pack` completes the recording.
 
 Exit status: 0 recorded, 1 an error, 2 wrong arguments, 130 interrupted with nothing recorded.";
 
-const VERBS: &str = "The other end is `cellbed-recorder serve`. See also `cellbed-recorder pack --help` and `secret`.";
+const VERBS: &str = "The other end is `cellbed-recorder serve`. See also `cellbed-recorder calibrate --help`, `pack` and `secret`.";
+
+const REPLAY: &str = "With --for conditional, the trains that this method of replay needs are sent, in place of --plan; \
+with --for cellreplay, the default trains.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   cellbed-recorder secret secret
@@ -47,7 +49,7 @@ pub struct Cellbed {
 }
 
 fn cellbed_examples() -> String {
-    format!("{RECORD_EXAMPLES}\n\n{VERBS}")
+    format!("{RECORD_EXAMPLES}\n\n{VERBS}\n\n{REPLAY}")
         .replace("cellbed-recorder record", "cellbed record")
         .replace("cellbed-recorder", "cellbed record")
 }
@@ -57,6 +59,8 @@ pub enum Verb {
     /// Record a network.
     #[command(after_help = RECORD_EXAMPLES)]
     Record(Box<Record>),
+    /// Measure the parameters of a network in less than five minutes, and print them as JSON.
+    Calibrate(Calibrate),
     /// Run the server for clients with the secret.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
@@ -95,6 +99,15 @@ pub enum SaturationMethod {
     Fixed,
     /// At a rate that keeps 0.75 to 3 s of packets queued, controlled by feedback over the other interface.
     Adaptive,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Calibrate {
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Seed of the order of trains.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -6,20 +6,19 @@ mod record;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 
+use cellbed_calibration::calibration::Calibrator;
 use cellbed_link::Seed;
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
-use crate::calibration::{Calibration, Calibrator};
 use crate::error::{Error, Result};
 use crate::record::Recorder;
 use crate::recording::pack;
 use crate::secure::Secret;
 use crate::server::{Limits, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
-use arguments::{Cellbed, Pack, Serve, Standalone, Verb};
+use arguments::{Calibrate, Cellbed, Pack, Reach, Serve, Standalone, Verb};
 
 /// Runs `cellbed-recorder` with these arguments, without the program's name. Returns the exit status: 0 done, 1 error,
 /// 2 invalid arguments, 130 interrupted before anything was recorded.
@@ -42,25 +41,6 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     } else {
         parse::<Cellbed>("cellbed record", arguments)
             .map(|parsed| Verb::Record(Box::new(parsed.record)))
-    })
-}
-
-/// Calibrate a network and return the result. Progress goes to standard error.
-///
-/// server: HOST:PORT. secret: file with the server's secret. interface: `None`: by the routing table. seed: for the
-/// order of trains.
-///
-/// Errors: an invalid address or secret, no answer, too many losses, an interrupt.
-pub fn measure(
-    server: String,
-    secret: PathBuf,
-    interface: Option<String>,
-    seed: u64,
-) -> Result<Calibration> {
-    let mut output = progress::Output::new(false, false);
-    let mut recorder = Recorder::connect(record::access(&server, &secret, interface)?)?;
-    recorder.calibrate(Calibrator::new(Seed(seed)), &mut |notice| {
-        output.notice(&notice)
     })
 }
 
@@ -99,6 +79,7 @@ fn dispatch(verb: Verb) -> Result<()> {
     cellbed_netdev::print_diagnostics();
     match verb {
         Verb::Record(arguments) => record::record(&arguments),
+        Verb::Calibrate(arguments) => calibrate(&arguments),
         Verb::Serve(arguments) => serve(&arguments),
         Verb::Pack(Pack { folder, json }) => {
             let packed = pack(&folder)?;
@@ -114,6 +95,23 @@ fn dispatch(verb: Verb) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Prints the calibration of a network as JSON.
+fn calibrate(arguments: &Calibrate) -> Result<()> {
+    let Reach {
+        server,
+        secret,
+        interface,
+        json,
+        quiet,
+    } = arguments.reach.clone();
+    let mut output = progress::Output::new(json, quiet);
+    let mut recorder = Recorder::connect(record::access(&server, &secret, interface)?)?;
+    let calibrator = Calibrator::new(Seed(arguments.seed));
+    let found = recorder.calibrate(calibrator, &mut |notice| output.notice(&notice))?;
+    say(&serde_json::to_string(&found).unwrap_or_default());
+    Ok(())
 }
 
 /// Serves until interrupted.

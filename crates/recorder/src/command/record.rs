@@ -9,14 +9,14 @@ use serde::de::DeserializeOwned;
 
 use super::arguments::{Record, SaturationMethod};
 use super::progress::Output;
-use crate::calibration::{Calibration, Calibrator};
 use crate::error::{Error, Result};
-use crate::plan::{Both, Role, Saturation, Train, TrainPlan, Workload};
 use crate::record::{Access, Notice, Plan, Recorder};
-use crate::recording::{Arrangement, Head, Heavy, Light, check_free, rfc3339};
+use crate::recording::{Arrangement, Head, Heavy, Light, Role, check_free, rfc3339};
 use crate::secure::{Secret, hexadecimal, random_bytes};
 use crate::socket::wall_clock;
-use crate::workload::FixedRateSaturator;
+use cellbed_calibration::calibration::{Calibration, Calibrator};
+use cellbed_calibration::plan::{Both, Saturation, Train, TrainPlan, Workload};
+use cellbed_calibration::workload::FixedRateSaturator;
 
 /// Gap of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const GAP: Duration = Duration::from_millis(50);

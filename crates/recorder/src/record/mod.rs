@@ -8,13 +8,13 @@ use std::path::Path;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use crate::calibration::{Calibration, Calibrator, Purpose};
 use crate::client::{Event, Message, Order, RunEnd, RunEvent, RunRequest};
 use crate::error::{Error, Result};
-use crate::plan::{Role, Saturation, Workload};
-use crate::recording::{Arrangement, Collector, Head, Packed, RunPlan, pack, rfc3339};
+use crate::recording::{Arrangement, Collector, Head, Packed, Role, RunPlan, pack, rfc3339};
 use crate::socket::{Interrupts, now, wall_clock};
 use crate::wire::Offer;
+use cellbed_calibration::calibration::{Calibration, Calibrator, Purpose};
+use cellbed_calibration::plan::{Saturation, Workload};
 
 pub use paths::Access;
 use paths::Paths;
@@ -134,7 +134,7 @@ impl Recorder {
                 tracing::info!("the session of run {number} was lost: repeating the experiment");
             }
         }
-        calibrator.finish()
+        Ok(calibrator.finish()?)
     }
 
     /// Limits the downlink saturation to the server's maximum rate; returns whether that reduced the rate.

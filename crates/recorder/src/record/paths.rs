@@ -1,5 +1,6 @@
 //! The paths to a server, and their messages.
 
+use crate::recording::Role;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
@@ -8,7 +9,7 @@ use cellbed_link::{Duration, Time};
 use super::{Notice, Watch};
 use crate::client::{Event, Message, Order, PathThread};
 use crate::error::{Error, Result};
-use crate::plan::Role;
+
 use crate::secure::{Secret, random_bytes};
 use crate::socket::now;
 use crate::wire::{Offer, VERSION};

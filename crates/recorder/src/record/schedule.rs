@@ -3,8 +3,8 @@
 use cellbed_link::{Duration, Time};
 
 use super::Plan;
-use crate::plan::{Role, Workload};
-use crate::recording::Arrangement;
+use crate::recording::{Arrangement, Role};
+use cellbed_calibration::plan::Workload;
 
 /// Pause between two turns. The link becomes idle, so that packets of one workload do not meet the other.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::{Notice, Watch};
 use crate::client::{Event, RunEvent};
 use crate::error::Result;
-use crate::plan::{Role, Workload};
-use crate::recording::{Entry, Head, JournalWriter, RunPlan};
+use crate::recording::{Entry, Head, JournalWriter, Role, RunPlan};
+use cellbed_calibration::plan::Workload;
 
 /// Maximum trains that wait for answers.
 const TRAINS: usize = 256;

@@ -2,12 +2,22 @@
 
 use cellbed_link::Time;
 use chrono::{DateTime, SecondsFormat};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::Calibration;
 use crate::clock::ClockEstimate;
-use crate::plan::{Both, Role, Saturation, TrainPlan};
+use cellbed_calibration::calibration::Calibration;
+use cellbed_calibration::plan::{Both, Saturation, TrainPlan};
+
+/// Workload of a recording, made of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Packet trains.
+    Light,
+    /// Saturation.
+    Heavy,
+}
 
 /// Arrangement of the workloads on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ mod journal;
 mod pack;
 mod run;
 
-pub use description::{Arrangement, Head, Heavy, Light, Signal, rfc3339};
+pub use description::{Arrangement, Head, Heavy, Light, Role, Signal, rfc3339};
 pub use journal::{Entry, JournalWriter, check_free};
 pub use pack::{Packed, pack};
 #[cfg(test)]

@@ -13,12 +13,12 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use super::description::{Arrangement, Clocks, Counts, Description, Span};
+use super::description::{Arrangement, Clocks, Counts, Description, Role, Span};
 use super::journal::{Entry, JournalReader, path_in};
 use super::run::Collector;
 use crate::client::RunEnd;
 use crate::error::{Error, Result, Trying};
-use crate::plan::{PacketRecord, Role};
+use cellbed_calibration::plan::PacketRecord;
 
 /// Summary of a packed recording.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! Converts the events of runs into records of their packets.
 
+use super::Role;
 use std::collections::BTreeMap;
 
 use cellbed_link::{Duration, Time};
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{Departure, Event, Pause, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
-use crate::plan::{Both, PacketRecord, Role, Train, Workload};
+use cellbed_calibration::plan::{Both, PacketRecord, Train, Workload};
 
 /// Time before the last event in which packets of an interrupted run are ignored: they may have been in flight.
 const UNDERWAY: Duration = Duration::from_millis(800);

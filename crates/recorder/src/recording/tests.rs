@@ -1,3 +1,4 @@
+use super::Role;
 use std::fs;
 use std::path::Path;
 
@@ -6,8 +7,8 @@ use cellbed_link::Time;
 use super::description::Counts;
 use super::*;
 use crate::client::{Departure, Event, Reception, RunEnd, RunEvent};
-use crate::plan::{Both, Role, Train};
 use crate::wire::Arrival;
+use cellbed_calibration::plan::{Both, Train};
 
 const ZERO: u64 = 5_000_000_000;
 /// Offset of the server's clock, ns.

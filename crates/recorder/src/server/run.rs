@@ -6,7 +6,7 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 
 use crate::secure::{ReplayWindow, Standing};
 use crate::wire::{Arrival, Arrivals, REPORT_BYTES, Report, SessionId};
-use crate::workload::FixedRateSaturator;
+use cellbed_calibration::workload::FixedRateSaturator;
 
 /// Overhead of a chunk, bytes: twice an element of the log, which may have grown just now, and an allocation.
 const CHUNK_OVERHEAD: usize = 2 * size_of::<Arrivals>() + 32;

@@ -11,10 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import polars as pl
+
 from cellbed.archive.adding import is_date
 from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
+from cellbed.support.parquet_stream import write_frames
 from cellbed.support.ways import Way, WayOrBoth
 from cellbed_node import inputs
 from cellbed_node.temporary import remove_tree
@@ -164,10 +168,30 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
         raise TraceError(f"{path}: {error.strerror or error}") from None
     for written in done["parts"]:
         part: Part = written["part"]
-        draft.parts[part] = Series(Content.OPPORTUNITIES, draft.folder / f"{part}.parquet", written["duration_ns"])
+        series = draft.folder / f"{part}.parquet"
+        try:
+            _convert_times(draft.folder / f"{part}.times", series)
+        except OSError as error:
+            raise TraceError(f"{series}: the series could not be written: {error.strerror or error}") from None
+        draft.parts[part] = Series(Content.OPPORTUNITIES, series, written["duration_ns"])
     draft.notes.extend(done["notes"])
     set_start(draft, done["begun_ns"])
 
+
+def _convert_times(times: Path, series: Path) -> None:
+    """Write a file of times, little-endian numbers of 64 bits, as a series in Parquet, and remove the file."""
+
+    def read_chunks() -> Iterator[pl.DataFrame]:
+        with times.open("rb") as file:
+            while len(chunk := np.fromfile(file, "<i8", _CHUNK)):
+                yield pl.DataFrame({"at_ns": chunk})
+
+    write_frames(read_chunks(), {"at_ns": pl.Int64}, series, "zstd")
+    times.unlink()
+
+
+_CHUNK = 1 << 18
+"""Number of times in memory at once."""
 
 _READING = ".reading"
 

@@ -6,9 +6,9 @@ use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, RateSeries,
 
 use super::virtual_world::{Stages, VirtualWorld};
 use crate::client::*;
-use crate::plan::{Both, PacketRecord, Role, Saturation, Workload};
-use crate::recording::{Collector, RunPlan, RunRecords};
+use crate::recording::{Collector, Role, RunPlan, RunRecords};
 use crate::server::Limits;
+use cellbed_calibration::plan::{Both, PacketRecord, Saturation, Workload};
 
 /// Index of the heavy device; the light device is before it.
 const HEAVY: usize = 1;

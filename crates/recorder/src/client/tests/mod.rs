@@ -10,10 +10,10 @@ use cellbed_link::{
 };
 
 use super::*;
-use crate::plan::{Both, PacketRecord, Role, Saturation, Train, TrainPlan, Workload};
-use crate::recording::{Collector, RunPlan};
+use crate::recording::{Collector, Role, RunPlan};
 use crate::secure::Secret;
 use crate::server::{Limits, Server};
+use cellbed_calibration::plan::{Both, PacketRecord, Saturation, Train, TrainPlan, Workload};
 use virtual_world::{Stages, VirtualWorld};
 
 /// A device with these links.

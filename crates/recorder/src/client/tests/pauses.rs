@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use cellbed_link::{Duration, Profile, StageConfig, Time, Way};
 
 use super::virtual_world::VirtualWorld;
-use crate::calibration::{Experiment, Purpose};
 use crate::client::*;
-use crate::plan::{PacketRecord, Role, TimedTrain, Train, TrainPlan, Workload};
-use crate::recording::{Collector, RunPlan, RunRecords};
+use crate::recording::{Collector, Role, RunPlan, RunRecords};
 use crate::server::Limits;
-use crate::virtual_network::VirtualNetwork;
-use crate::workload::TrainScheduler;
+use cellbed_calibration::calibration::{Experiment, Purpose};
+use cellbed_calibration::plan::{PacketRecord, TimedTrain, Train, TrainPlan, Workload};
+use cellbed_calibration::virtual_network::VirtualNetwork;
+use cellbed_calibration::workload::TrainScheduler;
 
 /// Minimum idle time after which a single downlink packet finds the device asleep, ns: the device sleeps after 200 ms.
 const ASLEEP: i64 = 210_000_000;

@@ -28,8 +28,8 @@ pub use result::{
     Calibration, DirectionCalibration, GapProfile, LengthProfile, PredictionError, RoundTrips,
 };
 
-use crate::error::{Error, Result};
 use crate::plan::{Both, PacketRecord, TimedTrain, Way, Workload};
+use crate::{Error, Result};
 use filling::Filling;
 use trains::Arrivals;
 
@@ -214,9 +214,9 @@ impl Calibrator {
     /// An experiment is [left](Self::next).
     pub fn finish(mut self) -> Result<Calibration> {
         if let Some(Experiment { purpose, .. }) = self.next {
-            return Error::failed(format!(
+            return Err(Error(format!(
                 "the calibration is not finished: {purpose} is missing. Run `cellbed calibrate` again"
-            ));
+            )));
         }
         self.found.verdict = verdict::verdict(&self.found);
         Ok(self.found)
@@ -255,12 +255,12 @@ impl Calibrator {
             *all += sent;
             *lost += sent.saturating_sub(arrived);
             if *lost > BY_CHANCE && *lost as f64 > MOST_LOST * *all as f64 {
-                return Error::failed(format!(
+                return Err(Error(format!(
                     "{lost} of {all} single packets were lost {way}, more than 1 %: a light workload would record \
                      losses that no load has caused. Move to a better signal, or remove what loses packets, such as a \
                      loss or a tiny queue of an emulated link. To record such a network all the same: \
                      --no-calibration with --light-train, --gap, --uplink-rate and --downlink-rate"
-                ));
+                )));
             }
         }
         Ok(())
@@ -268,8 +268,8 @@ impl Calibrator {
 }
 
 fn nothing<T>(way: Way, purpose: Purpose, sent: usize) -> Result<T> {
-    Error::failed(format!(
+    Err(Error(format!(
         "nothing arrived {way} ({purpose}): none of {sent} packets. Is the server running, and does UDP of 1400 bytes \
          pass both ways?"
-    ))
+    )))
 }

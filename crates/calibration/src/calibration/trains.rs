@@ -7,8 +7,8 @@ use super::design::{BLOCK, Purpose, SHORT, SIZE_ROUND, SIZES};
 use super::rate::{Estimate, interpolate, quantile};
 use super::result::{GapProfile, LengthProfile, PredictionError};
 use super::{PACKET_BITS, nothing};
-use crate::error::{Error, Result};
 use crate::plan::{PacketRecord, TimedTrain, Way};
+use crate::{Error, Result};
 
 /// Maximum relative deviation of r_last from r_last after the longest gap (§4.4).
 const TOLERANCE: f64 = 0.2;
@@ -93,11 +93,11 @@ fn needed(sent: usize) -> usize {
 }
 
 fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
-    Error::failed(format!(
+    Err(Error(format!(
         "too many packets were lost {way}: of {sent} {what} only {usable} could be used, {} are needed. Move to a \
          better signal, or calibrate again when the cell is less busy",
         needed(sent)
-    ))
+    )))
 }
 
 /// Means in ns, never decreasing. Missing values are interpolated between neighbours; first and last are known.

@@ -1,7 +1,6 @@
-//! Traffic of a recorder, packet trains and saturation, and the records of its packets.
+//! Traffic that measures a network, packet trains and saturation, and the records of its packets.
 
 use cellbed_link::{BitRate, Duration};
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub use cellbed_link::Way;
@@ -32,7 +31,8 @@ impl<T> Both<T> {
         }
     }
 
-    pub(crate) fn of_mut(&mut self, way: Way) -> &mut T {
+    /// Return the value of a direction, to change it.
+    pub fn of_mut(&mut self, way: Way) -> &mut T {
         match way {
             Way::Uplink => &mut self.uplink,
             Way::Downlink => &mut self.downlink,
@@ -180,16 +180,6 @@ impl Workload {
     }
 }
 
-/// Workload of a recording, made of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Packet trains.
-    Light,
-    /// Saturation.
-    Heavy,
-}
-
 /// A packet of a train or of a saturation, and its fate. Times are ns since the recording's time zero on the client's
 /// clock; stamps of the server are converted to that clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +200,7 @@ pub struct PacketRecord {
 
 impl PacketRecord {
     /// Return the one-way delay, ns; `None` for a lost packet.
-    pub(crate) fn delay_ns(&self) -> Option<i64> {
+    pub fn delay_ns(&self) -> Option<i64> {
         Some(self.arrived_ns? - self.sent_ns?)
     }
 }

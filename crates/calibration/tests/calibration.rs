@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use cellbed_calibration::calibration::{
+    Calibration, Calibrator, DirectionCalibration, LengthProfile,
+};
+use cellbed_calibration::plan::Way;
+use cellbed_calibration::virtual_network::VirtualNetwork;
 use cellbed_link::*;
-use cellbed_recorder::calibration::{Calibration, Calibrator, DirectionCalibration, LengthProfile};
-use cellbed_recorder::plan::Way;
-use cellbed_recorder::virtual_network::VirtualNetwork;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -6,7 +6,7 @@ use super::design::{self, Experiment, Purpose};
 use super::nothing;
 use super::rate::{self, QueueLimit};
 use super::result::DirectionCalibration;
-use crate::error::Result;
+use crate::Result;
 use crate::plan::{Both, PacketRecord, Way};
 
 /// First rate of the search; its growth factor and duration.
