@@ -171,8 +171,9 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
         series = draft.folder / f"{part}.parquet"
         try:
             _convert_times(draft.folder / f"{part}.times", series)
-        except OSError as error:
-            raise TraceError(f"{series}: the series could not be written: {error.strerror or error}") from None
+        except (OSError, pl.exceptions.PolarsError) as error:
+            reason = str(error).splitlines()[0]
+            raise TraceError(f"{path}: the series could not be written: {reason}") from None
         draft.parts[part] = Series(Content.OPPORTUNITIES, series, written["duration_ns"])
     draft.notes.extend(done["notes"])
     set_start(draft, done["begun_ns"])
