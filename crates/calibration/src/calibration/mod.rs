@@ -48,8 +48,8 @@ const BY_CHANCE: usize = 4;
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Seed};
-/// use cellbed_recorder::calibration::Calibrator;
-/// use cellbed_recorder::virtual_network::VirtualNetwork;
+/// use cellbed_calibration::calibration::Calibrator;
+/// use cellbed_calibration::virtual_network::VirtualNetwork;
 ///
 /// let stages = |mbps: u64| vec![
 ///     BottleneckConfig::new(Schedule::Constant(BitRate(mbps * 1_000_000))).into(),
