@@ -527,7 +527,7 @@ def test_any_value_is_a_simulation_or_an_error(tmp_path: Path, value: Any, key: 
         ("1,1,0\n", ":1: 1 column: write three, separated by spaces"),
         ("1 1 50\n3 1 100.5\n", ":2: cumulative share 100.5 is out of range"),
         ("1 1 50\n3 1 99.99999\n", ":2: the last cumulative share is 99.99999: write 1, or 100"),
-        ("é 1 1\n", ":1: '\\xe9' is not a number"),
+        ("é 1 1\n", ":1: 'é' is not a number"),
     ],
 )
 def test_malformed_sizes_are_refused(tmp_path: Path, text: str, problem: str) -> None:

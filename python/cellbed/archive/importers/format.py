@@ -181,13 +181,9 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
 
 def _convert_times(times: Path, series: Path) -> None:
     """Write a file of times, little-endian numbers of 64 bits, as a series in Parquet, and remove the file."""
-
-    def read_chunks() -> Iterator[pl.DataFrame]:
-        with times.open("rb") as file:
-            while len(chunk := np.fromfile(file, "<i8", _CHUNK)):
-                yield pl.DataFrame({"at_ns": chunk})
-
-    write_frames(read_chunks(), {"at_ns": pl.Int64}, series, "zstd")
+    rows = np.memmap(inputs.check(times), "<i8", "r")
+    chunks = (pl.DataFrame({"at_ns": rows[first : first + _CHUNK]}) for first in range(0, len(rows), _CHUNK))
+    write_frames(chunks, {"at_ns": pl.Int64}, series, "zstd")
     times.unlink()
 
 
