@@ -280,13 +280,6 @@ def test_bodies_of_requests_over_http2_wait_only_for_windows_that_the_server_gra
     assert latency(small, "90 Mbit/s") > 1.3 * latency(large, "90 Mbit/s")
 
 
-def test_a_profile_over_http2_has_requests_at_once() -> None:
-    text = head(duration="5 s") + WEB
-    times = [profiles._of_programs(text.replace("VERSION", version), limits=False) for version in ("1.1", "2")]
-    assert 'arrivals = "poisson"' in times[0]
-    assert times[1].count('"0.0 s"') > 4
-
-
 def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:
     real = tmp_path / "real"
     shutil.copytree(translated, real)
@@ -522,28 +515,3 @@ def test_endpoints_share_a_cell(profile: Path, tmp_path: Path) -> None:
     served = {cell["name"]: cell["users"] for cell in described(run)["emulator"]["cells"]}
     assert len(served["macro.uplink"]) == 4
     assert all(user["served_ns"] > 0 for user in served["macro.uplink"])
-
-
-SWEEP = """
-name = "rates"
-scenario = "scenario.toml"
-repetitions = 2
-
-[factors.rate]
-key = "workload.rate"
-levels = ["2 /s", "4 /s"]
-"""
-
-
-def test_a_sweep_in_virtual_time_continues_and_has_common_random_numbers(profile: Path, tmp_path: Path) -> None:
-    (tmp_path / "scenario.toml").write_text(head(duration="2 s") + TRANSLATION)
-    (tmp_path / "sweep.toml").write_text(SWEEP)
-    asked = ("sweep", tmp_path / "sweep.toml", "--virtual", "--profile", profile, "--out", tmp_path, "--jobs", "1")
-    done = cellbed(*asked, "--json", status=0)
-    assert json.loads(done.stdout)["complete"] == 4
-    rows = pl.read_parquet(tmp_path / "rates-virtual" / "trials.parquet")
-    assert (rows["latency_p50_s"] > 0.04).all()
-    assert rows.group_by("repetition").agg(pl.col("seed").n_unique())["seed"].to_list() == [1, 1]
-    assert json.loads(cellbed(*asked, "--json").stdout)["ran"] == 0
-    page = cellbed("sweep", "report", tmp_path / "rates-virtual")
-    assert "rates, predicted" in page.stdout, page.stderr

@@ -89,11 +89,6 @@ def test_latency_without_a_way_back_stays() -> None:
     assert node(latency(back_below=None), state("edge-0", seen=replies(1, 1, 1))) is None
 
 
-def test_the_reason_has_the_value_and_the_threshold() -> None:
-    decision = latency().decider()(state(seen=replies(120, 110, 152)))
-    assert decision == ("edge-0", "median latency over 3 s, at last 152 ms, above 100 ms")
-
-
 def written(folder: Path, text: str) -> Python:
     (folder / "mine.py").write_text(text)
     keys = {"kind": "python", "file": "mine.py", "nodes": ["edge-0"]}
@@ -129,11 +124,6 @@ def test_a_function_that_fails_is_an_error_with_its_line(tmp_path: Path, text: s
     with pytest.raises(CellbedError) as error:
         decide(state())
     assert words in str(error.value)
-
-
-def test_a_file_that_cannot_be_loaded_is_an_error_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(CellbedError, match=r"mine.py:1: ModuleNotFoundError"):
-        written(tmp_path, "import no_such_module\ndef place(state): ...\n").decider()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 
 from cellbed import Link
 from cellbed.scenario import Scenario, ScenarioError, parse
-from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.radio import PROFILES
 from cellbed.scenario.settings import read_settings
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
@@ -89,12 +88,6 @@ def test_mistakes_are_told_where_they_are(mobile: str, message: str) -> None:
     assert message in str(error.value)
     assert str(error.value).startswith("radio.toml:")
     assert "links.mobile" in str(error.value)
-
-
-def test_the_schema_knows_both_kinds_of_mobile_links() -> None:
-    definitions = json_schema()["$defs"]
-    assert set(definitions["RadioLink"]["properties"]["profile"]["enum"]) == set(PROFILES)
-    assert "up" in definitions["MobileLink"]["required"]
 
 
 def test_a_shell_takes_a_radio_link_and_a_queue_only_if_asked() -> None:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_sentence, words
-from cellbed.runformat.spans import PLACES
 from cellbed.scenario import ScenarioError, parse
-from cellbed.scenario.expectations import ALIASES, KNOWN, MEASURES
+from cellbed.scenario.expectations import ALIASES, KNOWN
 from cellbed.support.limits import Limit
 from scenario_text import GOOD
 
@@ -117,22 +116,10 @@ def test_several_applications_have_a_table_each() -> None:
     )
 
 
-def test_every_problem_of_a_file_is_listed() -> None:
-    found = problem(GOOD + '[expect]\np99_latncy = "< 1 s"\nrequests = "many"\n')
-    assert [line.split(": ")[1] for line in found.splitlines()] == ["expect.p99_latncy", "expect.requests"]
-
-
 def test_a_scenario_with_expectations_is_resolved_to_itself() -> None:
     scenario = parse(GOOD + '[expect]\np99_latency = "< 300 ms"\n', source="x.toml", folder=Path())
     assert scenario.resolved()["expect"] == {"p99_latency": "< 300 ms"}
     assert type(scenario).model_validate(scenario.resolved(), context={"folder": Path()}) == scenario
-
-
-def test_places_of_measures_are_those_of_spans() -> None:
-    assert {name for name in MEASURES if name.endswith("_mean_s")} == {
-        "latency_mean_s",
-        *(f"{place}_mean_s" for place in PLACES),
-    }
 
 
 NAMES = st.sampled_from([*ALIASES, *KNOWN, "own_x", "part_server_p50_s"]) | ODD_TEXT.filter(bool)

@@ -290,14 +290,6 @@ def test_a_wrong_fault_is_an_error_of_its_line(text: str, answer: str) -> None:
     assert all(int(line.split(":")[1]) > before.count("\n") for line in lines)
 
 
-def test_a_dry_run_lists_the_faults(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(SCENARIO)
-    done = in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", status=0)
-    assert "at 1 s: crash of edge-0 for 800 ms\nat 2.5 s: full-disk of edge-0 for 1 s\nat 4 s: pause" in done.stdout
-    plan = json.loads(in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", "--json").stdout)
-    assert plan["faults"][4] == {"at": "8 s", "kind": "restart", "program": "files"}
-
-
 def test_outages_of_faults_and_of_the_link_are_united(tmp_path: Path) -> None:
     text = SCENARIO.replace('down = "20 Mbit/s"', 'down = "20 Mbit/s"\noutage = [["2 s", "1 s"], ["5500 ms", "1 s"]]')
     (tmp_path / "x.toml").write_text(text)

@@ -37,17 +37,6 @@ def kinds(direction: Direction) -> list[str]:
     return [stage["kind"] for stage in direction.stages]
 
 
-def test_a_link_can_change_all_that_a_link_has() -> None:
-    plan = planned(GOOD)
-    assert kinds(up(plan)) == kinds(down(plan)) == ["loss", "gate", "bottleneck", "delay"]
-    loss, gate, bottleneck, delay = down(plan).stages
-    assert gate == {"kind": "gate", "outages_ns": []}
-    assert loss["probability"] == 0.0
-    assert bottleneck["schedule"] == {"kind": "unlimited"}
-    assert delay == {"kind": "delay", "fixed_ns": 10 * MS}
-    assert "changes" not in up(plan).config
-
-
 def test_directions_may_differ() -> None:
     line = "duplication = { downlink = 0.01 }\ncorruption = { uplink = 0.02 }\nloss = { uplink = 0.1 }\n"
     plan = planned(GOOD.replace("[links.core]", line + "[links.core]"))
@@ -106,41 +95,6 @@ def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
     assert delay["series"] == [[0, 15 * MS], [5_000 * MS, 20 * MS], [15_000 * MS, 20 * MS]]
     assert bottleneck["schedule"]["offset_ns"] == 5_000 * MS
     assert list(up(plan).recordings()) == ["d.csv"]
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('base_delay = { kind = "normal", mean = "20 ms", deviation = "3 ms" }', "20 ms ± 3 ms one way, normal"),
-        (
-            'base_delay = { kind = "series", points = [["0 s", "9.65 ms"], ["1 s", "1.2765 s"]] }',
-            "0.00965 to 1.28 s one way, changing over time (2 points)",
-        ),
-        ('queue = { kind = "codel", ecn = true }', "12 Mbit/s, CoDel queue of 1 MB at 5 ms with ECN"),
-        ("loss = 0.01", "loss 0.01"),
-        ('outage = [["8 s", "1.5 s"], ["20 s", "1 s"]]', "outages at 8 s for 1.5 s, at 20 s for 1 s"),
-        ('loss = { kind = "on-off", on = "9 s", off = "1 s" }', "passes 9 s and loses 1 s in turn"),
-        ('up = { kind = "token-bucket", rate = "5 Mbit/s" }', "5 Mbit/s with bursts of 64 KiB"),
-        (
-            'up = { kind = "series", steps = [["0 s", "5 Mbit/s"], ["1 s", "9 Mbit/s"]] }',
-            "5 Mbit/s to 9 Mbit/s in 2 steps",
-        ),
-    ],
-)
-def test_a_direction_says_what_it_does(line: str, words: str) -> None:
-    assert words in up(make_plan(read(line))).description
-
-
-def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text(GOOD + CHANGE + 'at = "10 s"\nup = "2 Mbit/s"\nqueue = { kind = "codel" }\n')
-
-    def dry(*more: str) -> str:
-        return cellbed("run", path, "--dry-run", *more, env={"COLUMNS": "300"}).stdout
-
-    assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
-    changes = json.loads(dry("--json"))["directions"][0]["changes"]
-    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 2)]
 
 
 def test_cautions_about_many_starts_are_few() -> None:

@@ -399,22 +399,6 @@ def test_only_files_and_folders_are_copied_to_a_node(site: Site, tmp_path: Path,
         site.start(site.command("true", copy_in=((source, "x"),)))
 
 
-def test_a_copied_link_does_not_lead_the_next_copy_elsewhere(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (site.node.folder / "d").mkdir()
-    (site.node.folder / "d" / "sub").symlink_to(tmp_path / "elsewhere")
-    site.start(site.command("sleep", "600", copy_out=("d",)))
-    site.stop()
-    assert (tmp_path / "files" / "d" / "sub").is_symlink()
-    (site.node.folder / "d" / "sub").unlink()
-    (site.node.folder / "d" / "sub").mkdir()
-    (site.node.folder / "d" / "sub" / "new").write_text("new")
-    (program,) = site.start(site.command("sleep", "600", copy_out=("d/sub/new",)))
-    site.stop()
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert "a link that was copied before is in its place" in program.notes[0]
-
-
 def test_output_is_kept_up_to_a_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unmodified, "OUTPUT_LIMIT", 1 << 20)
     (program,) = site.start(site.python("while True: print('x' * 999)"))

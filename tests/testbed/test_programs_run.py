@@ -344,15 +344,3 @@ def test_a_client_that_takes_the_duration_has_time_to_end() -> None:
     for drain, kept in (("", "5 s"), ('drain = "1 s"\n', "1 s")):
         app: Any = parse(MANY + APP + drain + timed, source="test.toml", folder=Path()).resolved()["apps"]["web"]
         assert (app["drain"], app["client"]["stop"]) == (kept, {"signal": "SIGINT", "grace": "5 s"})
-
-
-def test_programs_resolve_to_what_was_written() -> None:
-    http = '\n[apps.load]\nkind = "http"\nserver = "edge"\nurl = "http://{server.address}/"\nrate = "1 /s"\n'
-    lines = '{ line = "(?P<fps>.)", units = { fps = "/s" } }'
-    client = (
-        f'client = {{ on = "endpoint", command = "curl -o \'a b\' http://{{load.address}}/", measures = {lines} }}\n'
-    )
-    resolved: Any = parse(MANY + http + APP + client, source="test.toml", folder=Path()).resolved()["apps"]
-    assert resolved["load"]["server"] == "edge"
-    assert resolved["web"]["client"]["command"] == ["curl", "-o", "a b", "http://{load.address}/"]
-    assert resolved["web"]["client"]["measures"] == {"line": "(?P<fps>.)", "units": {"fps": "/s"}}
