@@ -76,10 +76,8 @@ def test_a_resolved_scenario_says_the_same() -> None:
     ("mobile", "message"),
     [
         (RADIO.replace("driving", "drivin"), "'lowband-drivin' is not known: did you mean 'lowband-driving'?"),
-        (RADIO.replace('"radio"', '"radar"'), "kind: 'radar' is not known"),
         (RADIO + 'up = "12 Mbit/s"\n', "up: unknown key for kind = 'radio'"),
         ('\n[links.mobile]\nkind = "radio"\n', "profile: missing: write profile ="),
-        ("\n[links.mobile]\n", "up: missing"),
     ],
 )
 def test_mistakes_are_told_where_they_are(mobile: str, message: str) -> None:

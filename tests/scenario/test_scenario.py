@@ -47,16 +47,8 @@ def test_defaults() -> None:
     )
     scenario = _parse(short)
     assert scenario == _parse(GOOD)
-    mobile = scenario.links.mobile
-    assert (mobile.loss.uplink, mobile.loss.downlink) == (0.0, 0.0)
-    assert mobile.loop
-    assert scenario.transport.congestion_control is None
-    workload = scenario.workload
-    assert (workload.timeout, workload.drain) == (10_000 * MS, 5_000 * MS)
-    assert (workload.model, workload.images) == (None, 100)
     resolved = scenario.resolved()
     assert resolved["links"]["mobile"]["queue"] == {"kind": "droptail", "limit": "1 MB"}
-    assert (resolved["links"]["mobile"]["loss"], resolved["links"]["mobile"]["base_delay"]) == (0.0, "10 ms")
     assert (resolved["workload"]["timeout"], resolved["workload"]["workers"]) == ("10 s", 2)
 
 
