@@ -17,6 +17,7 @@ from cellbed.experiments.virtual import profile as profiles
 from cellbed.measure.summary import Summary
 from cellbed.workloads.virtual.world import Processors
 from in_process import cellbed
+from predicted_runs import SAMPLE
 from scenario_text import app_table, recorded_scenario, tables
 
 TRANSLATION = tables(workload={"kind": "translation", "server": "edge", "rate": "4 /s", "arrivals": "poisson"})
@@ -28,26 +29,14 @@ WEB = app_table(
     rate="4 /s",
     server={"on": "edge", "command": "python3 -m http.server 8080"},
 )
-OFFLOADED = {
-    "generator": 50_000,
-    "preprocessing": 1_000_000,
-    "remote_stack": 1_000_000,
-    "dispatch": 100_000,
-    "decode": 1_000_000,
-    "inference": 20_000_000,
-    "reply": 100_000,
-    "remote_reply": 500_000,
-    "receive": 200_000,
-}
 SERVED = small_scenario.SERVED | {"bytes_down": 76_000, "wire_down": 76_200, "head": 76_200}
 
 
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the programs take: always the same."""
-    offloaded = [
-        OFFLOADED | {"input": f"{number:03d}", "bytes_up": 100 + number, "output": "una frase"} for number in range(20)
-    ]
+    taken = SAMPLE | {"inference": 20_000_000, "output": "una frase"}
+    offloaded = [taken | {"input": f"{number:03d}", "bytes_up": 100 + number} for number in range(20)]
     path = tmp_path_factory.mktemp("profile") / "profile.json"
     profiles.Profile("the test", {"workload": offloaded, "web": [SERVED] * 20}).write(path)
     return path
@@ -109,9 +98,7 @@ def translated(profile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_prediction_is_an_ordinary_run_folder_that_is_marked(translated: Path) -> None:
     assert described(translated)["clock"] == "virtual"
     assert Summary.read(translated).predicted
-    page = (translated / "report.html").read_text()
-    assert "complete, predicted" in page
-    assert "simulated in virtual time" in page
+    assert "simulated in virtual time" in (translated / "report.html").read_text()
     assert (translated / "profile.json").exists()
 
 
@@ -314,11 +301,6 @@ WITHOUT_MODEL = (
     )
     + app_table("again", client={"on": "endpoint", "command": "iperf3 -c edge", "restart": "always"})
     + app_table("capture", client={"on": "endpoint", "command": "/usr/bin/tcpdump -c 1"})
-    + app_table(
-        "transfer",
-        client={"on": "endpoint", "command": "iperf3 --client {server.address} --port 5299"},
-        server={"on": "edge", "command": "iperf3 -s"},
-    )
     + app_table("datagrams", client={"on": "endpoint", "command": "iperf3 -c edge -u -b 400k"})
     + app_table("mqtt", "translation", server="edge", rate="1 /s")
     + app_table("web", "http", url="http://192.0.2.1/", rate="1 /s")
@@ -330,7 +312,6 @@ def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_pa
     assert "application 'flood': -f -Q of ping (modelled: -4, -c, -s, -i, -w, -W, -q, -n)" in message
     assert "application 'again': restart of its client" in message
     assert "application 'capture': the client '/usr/bin/tcpdump'" in message
-    assert "application 'transfer': '100.64.64.2' port 5299, where no iperf3 server listens" in message
     assert "application 'datagrams': -u -b of iperf3" in message
     assert "application 'web': the URL of 192.0.2.1, which is no node" in message
     assert "fault 'crash'" in message
