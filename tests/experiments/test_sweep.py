@@ -513,9 +513,6 @@ def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     requests = pl.read_parquet(tmp_path / "requests.parquet").drop_nulls("residual_s")
     means = sum(row[f"{place}_mean_s"] for place in ("endpoint", "uplink", "remote", "downlink"))
     assert means == pytest.approx((requests["latency_s"] - requests["residual_s"]).mean())
-    assert row["network_p50_s"] <= 2 * row["uplink_p50_s"] + 2 * row["downlink_p50_s"]
-    assert row["uplink_p99_s"] is None
-    assert row["part_inference_p50_s"] > 0
 
 
 def test_a_scenario_is_swept_over_its_applications_together_and_each_alone(tmp_path: Path) -> None:

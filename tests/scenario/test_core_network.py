@@ -100,12 +100,7 @@ def test_a_core_link_limits_each_flow(tmp_path: Path) -> None:
 
 
 def test_paris_has_two_modes_and_the_others_one() -> None:
-    assert {name: len(place.round_trips.routes) for name, place in PLACES.items()} == {
-        "base-edge": 1,
-        "eu-central-1": 1,
-        "eu-west-3": 2,
-        **dict.fromkeys(["us-east-1", "att-cloud-5g", "att-cloud-4g", "open-ireland", "aws-ireland"], 1),
-    }
+    assert [name for name, place in PLACES.items() if len(place.round_trips.routes) == 2] == ["eu-west-3"]
     drawn = PLACES["eu-west-3"].round_trips.over(200 * ROUTE, "off-peak", Random(1))
     trips = sorted(trip for _, trip in drawn)
     nearer, farther = (

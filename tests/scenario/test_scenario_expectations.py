@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from any_text import NUMBERS, ODD_TEXT, UNITS, many, value_or_sentence, words
-from cellbed.runformat.spans import PLACES
 from cellbed.scenario import ScenarioError, parse
-from cellbed.scenario.expectations import ALIASES, KNOWN, MEASURES
+from cellbed.scenario.expectations import ALIASES, KNOWN
 from cellbed.support.limits import Limit
 from scenario_text import GOOD
 
@@ -37,17 +36,13 @@ def problem(text: str) -> str:
     ("key", "measure", "sign", "value", "shown"),
     [
         ('p99_latency = "< 300 ms"', "latency_p99_s", "<", 0.3, "< 300 ms"),
-        ('p90_latency = "<=0.3 s"', "latency_p90_s", "<=", 0.3, "<= 0.3 s"),
         ('median_latency = "> 1 µs"', "latency_p50_s", ">", 1e-6, "> 1 µs"),
         ('failed_share = "< 1 %"', "failed_share", "<", 0.01, "< 1 %"),
-        ('lost_share = "<= 0.01"', "lost_share", "<=", 0.01, "<= 0.01"),
         ('on_time_share = ">=  100 %"', "on_time_share", ">=", 1.0, ">= 100 %"),
         ('goodput = "> 1.5 Mbit/s"', "goodput_bit_s", ">", 1.5e6, "> 1.5 Mbit/s"),
         ('requests = "> 100"', "requests", ">", 100.0, "> 100"),
         ('throughput = "> 300 /min"', "throughput_per_s", ">", 5.0, "> 300 /min"),
         ('part_inference_p99_s = "< 20 ms"', "part_inference_p99_s", "<", 0.02, "< 20 ms"),
-        ('network_p50_s = "< 20 ms"', "network_p50_s", "<", 0.02, "< 20 ms"),
-        ('late_p99_s = "< 1 ms"', "late_p99_s", "<", 0.001, "< 1 ms"),
     ],
 )
 def test_a_limit_has_the_unit_of_its_measure(key: str, measure: str, sign: Any, value: float, shown: str) -> None:
@@ -73,23 +68,15 @@ def test_a_value_is_compared_by_the_operator() -> None:
     ("key", "name", "words"),
     [
         ('p99_latncy = "< 300 ms"', "p99_latncy", "there is no measure 'p99_latncy': did you mean 'p99_latency'?"),
-        ('lost_shar = "< 1 %"', "lost_shar", "did you mean 'lost_share'?"),
         ('xyzzy = "< 1"', "xyzzy", "there is no measure 'xyzzy': write one of median_latency, p90_latency"),
-        ('part_server = "< 1 s"', "part_server", "there is no measure 'part_server'"),
         ('p99_latency = "300 ms"', "p99_latency", "'300 ms' is not a limit: write p99_latency = '< 300 ms'"),
-        ('p99_latency = "= 300 ms"', "p99_latency", "is not a limit"),
         ("p99_latency = 300", "p99_latency", "300 is not a limit: write p99_latency = '< 300 ms'"),
-        ("failed_share = 0.01", "failed_share", "0.01 is not a limit: write failed_share = '< 1 %'"),
-        ('requests = "100"', "requests", "'100' is not a limit: write requests = '> 100'"),
         ('p99_latency = "< 300"', "p99_latency", "'300' has no unit: write '300 ms' or '300 s'"),
-        ('p99_latency = "< 1 %"', "p99_latency", "'1 %' has an unknown unit"),
         ('failed_share = "< 300 ms"', "failed_share", "'300 ms' is not a probability"),
         ('failed_share = "< 101 %"', "failed_share", "is not from 0 to 1"),
         ('requests = "> 5 /s"', "requests", "'5 /s' is not a number: write '> 100'"),
-        ('throughput = "> 5"', "throughput", "'5' has no unit: write '5 /s'"),
         ('own_score = "> five"', "own_score", "'five' is not a number, with or without a unit"),
         ('on_time_share = "> 99 %"', "on_time_share", "'workload' has no deadline: write deadline = '100 ms'"),
-        ('goodput = "> 1 Mbit/s"', "goodput", "'workload' has no deadline"),
         ('web.requests = "> 1"', "web", "there is no application 'web': write one of workload"),
     ],
 )
@@ -110,29 +97,14 @@ def test_several_applications_have_a_table_each() -> None:
     assert "expect.requests: which application? Write it in [expect.photographs] or [expect.web]" in problem(
         SEVERAL + '[expect]\nrequests = "> 1"\n'
     )
-    text = SEVERAL + '[expect.wbe]\nrequests = "> 1"\n'
-    found_problem = problem(text)
-    assert f"x.toml:{len(text.splitlines()) - 1}: expect.wbe: there is no application 'wbe': did you mean 'web'?" in (
-        found_problem
-    )
-
-
-def test_every_problem_of_a_file_is_listed() -> None:
-    found = problem(GOOD + '[expect]\np99_latncy = "< 1 s"\nrequests = "many"\n')
-    assert [line.split(": ")[1] for line in found.splitlines()] == ["expect.p99_latncy", "expect.requests"]
+    unknown = problem(SEVERAL + '[expect.wbe]\nrequests = "> 1"\n')
+    assert "expect.wbe: there is no application 'wbe': did you mean 'web'?" in unknown
 
 
 def test_a_scenario_with_expectations_is_resolved_to_itself() -> None:
     scenario = parse(GOOD + '[expect]\np99_latency = "< 300 ms"\n', source="x.toml", folder=Path())
     assert scenario.resolved()["expect"] == {"p99_latency": "< 300 ms"}
     assert type(scenario).model_validate(scenario.resolved(), context={"folder": Path()}) == scenario
-
-
-def test_places_of_measures_are_those_of_spans() -> None:
-    assert {name for name in MEASURES if name.endswith("_mean_s")} == {
-        "latency_mean_s",
-        *(f"{place}_mean_s" for place in PLACES),
-    }
 
 
 NAMES = st.sampled_from([*ALIASES, *KNOWN, "own_x", "part_server_p50_s"]) | ODD_TEXT.filter(bool)

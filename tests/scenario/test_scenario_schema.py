@@ -21,31 +21,13 @@ from scenario_text import GOOD
 
 ROOT = Path(__file__).parents[2]
 LOADS = [
+    ('{ kind = "closed", in_flight = 4 }\npolicy = { kind = "reduce-resolution" }', {"kind": "closed", "in_flight": 4}),
     (
-        'arrivals = { kind = "closed", in_flight = 4 }\npolicy = { kind = "reduce-resolution" }',
-        "closed with 4 in flight; policy reduce-resolution above 500 ms",
-        {"kind": "closed", "in_flight": 4},
-    ),
-    (
-        'arrivals = { kind = "bursts", size = 5, interval = "2 s" }\npolicy = { kind = "halve", above = "1 s" }',
-        "bursts of 5 every 2 s; policy halve above 1 s",
+        '{ kind = "bursts", size = 5, interval = "2 s" }\npolicy = { kind = "halve", above = "1 s" }',
         {"kind": "bursts", "size": 5, "interval_ns": 2_000_000_000},
     ),
-    (
-        'arrivals = { kind = "ramp", from = "0 /s", to = "20 /s" }',
-        "a ramp from 0 to 20 /s per endpoint",
-        {"kind": "ramp", "begin": 0.0, "end": 20.0},
-    ),
-    (
-        'arrivals = { kind = "recorded", file = "arrivals.csv" }',
-        "recorded: 2 times up to 250 ms",
-        {"kind": "recorded", "times_ns": [0, 250_000_000]},
-    ),
-    (
-        'arrivals = { kind = "recorded", times = ["0 s", "0 s", "1 s"] }',
-        "recorded: 3 times up to 1 s",
-        {"kind": "recorded", "times_ns": [0, 0, 1_000_000_000]},
-    ),
+    ('{ kind = "ramp", from = "0 /s", to = "20 /s" }', {"kind": "ramp", "begin": 0.0, "end": 20.0}),
+    ('{ kind = "recorded", file = "arrivals.csv" }', {"kind": "recorded", "times_ns": [0, 250_000_000]}),
 ]
 PAGES = [ROOT / "docs/reference/scenario.md", *sorted((ROOT / "docs/reference/scenario").glob("*.md"))]
 SHIPPED = sorted((ROOT / "scenarios").glob("*.toml"))
@@ -72,15 +54,11 @@ def test_shipped_scenarios_are_valid(validator: Any, path: Path) -> None:
     ("was", "becomes"),
     [
         ("queue =", "qeue ="),
-        ('"60 s"', "60"),
         ('"60 s"', '"60 sec"'),
-        ("count = 1", "count = 0"),
         ('edge = "base-edge"', 'edge = "us-west-1"'),
-        ('"droptail"', '"infinite"'),
         ('start = "0 s"', 'loss = { uplink = "100 %" }'),
         ('on = "edge"\n', ""),
         ('"periodic"', '"closed"'),
-        ('"test"', '"../test"'),
         ('name = "test"\n', ""),
     ],
 )
@@ -90,17 +68,12 @@ def test_mistakes_are_refused(validator: Any, was: str, becomes: str) -> None:
     assert not validator.is_valid(tomllib.loads(GOOD.replace(was, becomes, 1)))
 
 
-@pytest.mark.parametrize("load", LOADS)
-def test_loads_are_valid_and_described_in_a_line(
-    validator: Any, tmp_path: Path, load: tuple[str, str, dict[str, Any]]
-) -> None:
-    keys, line, arrivals = load
+@pytest.mark.parametrize(("load", "arrivals"), LOADS)
+def test_loads_are_valid_and_resolved(validator: Any, tmp_path: Path, load: str, arrivals: dict[str, Any]) -> None:
     (tmp_path / "arrivals.csv").write_text("time_ms,user\n0,a\n250,b\n")
-    text = GOOD.replace('rate = "2 /s"\narrivals = "periodic"', keys)
+    text = GOOD.replace('rate = "2 /s"\narrivals = "periodic"', f"arrivals = {load}")
     scenario = parse(text, source="x.toml", folder=tmp_path)
-    application = scenario.applications["workload"]
-    assert str(application) == f"image-classification on edge, {line}"
-    assert application.arrivals.stage() == arrivals
+    assert scenario.applications["workload"].arrivals.stage() == arrivals
     assert validator.is_valid(tomllib.loads(text))
     assert Scenario.model_validate(scenario.resolved(), context={"folder": tmp_path}) == scenario
 

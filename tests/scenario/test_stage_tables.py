@@ -9,7 +9,7 @@ import pytest
 from cellbed import _core
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.stage_tables import StageTable, stage_tables
-from cellbed.support.stages import describe_queue, describe_stage, find_kind, kinds, place_of
+from cellbed.support.stages import describe_queue, describe_stage, place_of
 
 PLACES = ("loss", "delay", "schedule", "queue", "flow-limit")
 TABLES = {f"{place} {kind}": table for place in PLACES for kind, table in stage_tables(place).items()}
@@ -50,18 +50,3 @@ def test_a_table_of_examples_is_a_stage_that_is_described(table: type[StageTable
     _core.Direction(json.dumps([stage]), [])
     assert "{" not in describe_stage(stage)
     assert place_of(stage) == {"queue": "bottleneck", "schedule": "bottleneck"}.get(place, place)
-
-
-def test_every_key_of_a_table_has_a_sentence() -> None:
-    for table in TABLES.values():
-        assert table.__doc__.endswith(".")
-        for key, field in table.model_fields.items():
-            assert key == "kind" or str(field.description).endswith("."), (table, key)
-
-
-def test_an_unknown_kind_has_no_place_but_its_name() -> None:
-    assert find_kind({"kind": "magic"}) is None
-    assert place_of({"kind": "magic"}) == describe_stage({"kind": "magic"}) == "magic"
-    assert [place for place in kinds() if place not in ("schedule", "queue")] == [
-        "loss", "duplication", "corruption", "flow-limit", "gate", "bottleneck", "delay"
-    ]  # fmt: skip

@@ -38,11 +38,7 @@ from shell_world import ORDINARY_USER, World, missing, python
 
 __all__ = ["image", "own_folders"]
 
-# Where tests are run for all, a skipped test would be one that nobody misses.
-pytestmark = [
-    pytest.mark.needs_tun,
-    needs_containers,
-]
+pytestmark = [pytest.mark.needs_tun, needs_containers]
 MEBIBYTE = 1 << 20
 
 
@@ -433,14 +429,11 @@ def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
     assert not list(home.glob("cellbed-*"))
 
 
-STANDING = tables(faults=[{"at": "100 ms", "for": "200 ms", "kind": "crash", "node": "edge-0"}]) + app_table(
-    "own", server={"on": "edge", "command": "sleep 1000"}
-)
-
-
 def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:
     nodes = NODES.replace("[nodes.edge]", f'[nodes.edge]\nbackend = {{ kind = "container", image = "{image}" }}')
-    (tmp_path / "x.toml").write_text(f'name = "boxes"\nduration = "3 s"\n{nodes}{STANDING}')
+    crash = tables(faults=[{"at": "100 ms", "for": "200 ms", "kind": "crash", "node": "edge-0"}])
+    own = app_table("own", server={"on": "edge", "command": "sleep 1000"})
+    (tmp_path / "x.toml").write_text(f'name = "boxes"\nduration = "3 s"\n{nodes}{crash}{own}')
     run("up", "x.toml", "--no-limits", "--no-proof", cwd=tmp_path, status=0)
     try:
         found: dict[str, Any] = {"events": []}

@@ -40,7 +40,6 @@ print("served", flush=True)
 os.execvp("sh", ["sh", "./b"])
 """
 MEMORY = """
-print("served", flush=True)
 held = []
 while True: held.append(bytes(b"x") * (1 << 24))
 """
@@ -78,9 +77,9 @@ def test_a_fork_bomb_ends_with_its_run(tmp_path: Path) -> None:
 
 
 def test_a_node_that_uses_up_its_memory_is_named(tmp_path: Path) -> None:
-    (tmp_path / "greedy.py").write_text(MEMORY.replace('print("served", flush=True)', ""))
-    text = SCENARIO.replace("PYTHON", sys.executable).replace("GREEDY", "greedy.py").replace('"always"', '"never"')
-    text = text.replace('"never"', '"never", copy_in = { "greedy.py" = "greedy.py" }')
+    (tmp_path / "greedy.py").write_text(MEMORY)
+    text = SCENARIO.replace("PYTHON", sys.executable).replace("GREEDY", "greedy.py")
+    text = text.replace('"always"', '"never", copy_in = { "greedy.py" = "greedy.py" }')
     (tmp_path / "x.toml").write_text(text)
     run("run", tmp_path / "x.toml", "--out", tmp_path / "runs", cwd=tmp_path, status=1)
     folder = only_folder(tmp_path / "runs")

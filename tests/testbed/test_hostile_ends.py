@@ -100,10 +100,7 @@ def test_a_move_into_folders_that_are_renamed_meanwhile_reaches_no_other_file(tm
     (tmp_path / "new" / "d" / "e" / "file").write_text("new")
     archive = subprocess.run(["tar", "-C", tmp_path / "new", "-c", "d"], capture_output=True, check=True).stdout
     packed = set()
-    with (
-        flipping(tmp_path / "node", outside),
-        copies.close_after(os.open(tmp_path / "node", os.O_RDONLY)) as root,
-    ):
+    with flipping(tmp_path / "node", outside), copies.close_after(os.open(tmp_path / "node", os.O_RDONLY)) as root:
         for _ in range(100):
             with contextlib.suppress(OSError), tarfile.open(fileobj=io.BytesIO(archive)) as members:
                 copies.unpack(members, root)

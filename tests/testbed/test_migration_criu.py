@@ -206,7 +206,9 @@ def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place:
         if "outage" in happens:
             assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
         elif happens == "target killed":
-            kill(wait_for_role(place, "receive"))
+            while not (receiving := playing(place, "receive")):
+                time.sleep(0.01)
+            kill(receiving)
         output, errors = moving.communicate()
         if "outage" in happens:
             assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
@@ -299,14 +301,6 @@ def kill(processes: Iterable[int]) -> None:
     for each in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
-
-
-def wait_for_role(place: Place, role: str) -> set[int]:
-    """Processes of moves that play a role, once there are any."""
-    deadline = time.monotonic() + 30
-    while not (found := playing(place, role)):
-        assert time.monotonic() < deadline, "nothing arrives"
-    return found
 
 
 def playing(place: Place, role: str) -> set[int]:

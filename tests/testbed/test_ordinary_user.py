@@ -23,11 +23,7 @@ own.send(b"page %d %d ok\\n" % (begin, time.monotonic_ns()))
 to = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
 r.urlopen(r.Request(to, b"", dict([("Content-Type", "application/x-protobuf")])))
 """
-CLIENT = {
-    "on": "endpoint",
-    "command": [sys.executable, "-c", FETCH, "http://web:8080/page"],
-    "copy_out": ["page"],
-}
+CLIENT = {"on": "endpoint", "command": [sys.executable, "-c", FETCH, "http://web:8080/page"], "copy_out": ["page"]}
 SERVER = server_keys([sys.executable, "-m", "http.server", "8080"], 8080, copy_in={"page": "page"})
 SCENARIO = (
     tables(name="ordinary", duration="5 s") + NODES + app_table("web", telemetry=True, client=CLIENT, server=SERVER)

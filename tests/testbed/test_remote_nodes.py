@@ -59,6 +59,7 @@ from remote_world import (
     until,
 )
 from run_commands import command, command_line, processes_of
+from scenario_text import app_table
 
 PIPE = subprocess.PIPE
 
@@ -576,25 +577,14 @@ apps.web.server.copy_in = {{ "{SPANS}" = "spans.py" }}
 apps.web.url = "http://{{server.address}}:8081/"
 apps.web.rate = "10 /s"
 apps.web.stop = "17 s"
-apps.own.kind = "http"
-apps.own.client = "pi"
-apps.own.server = "edge"
-apps.own.url = "http://files:8080/"
-apps.own.rate = "10 /s"
-apps.own.stop = "2 s"
+apps.own = {{ kind = "http", client = "pi", server = "edge", url = "http://files:8080/", rate = "10 /s", stop = "2 s" }}
 apps.traced.kind = "program"
 apps.traced.telemetry = true
 apps.traced.client = {{ on = "pi", command = {json.dumps(["python3", "-c", TRACED])} }}
-[[faults]]
-kind = "pause"
-at = "8 s"
-for = "500 ms"
-node = "pi-0"
-[[faults]]
-kind = "crash"
-at = "9 s"
-for = "500 ms"
-node = "pi-0"
+faults = [
+  {{ kind = "pause", at = "8 s", for = "500 ms", node = "pi-0" }},
+  {{ kind = "crash", at = "9 s", for = "500 ms", node = "pi-0" }},
+]
 """
     (tmp_path / "mixed.toml").write_text(scenario(ssh_machine, further))
     cellbed("run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path), status=0)
@@ -666,13 +656,9 @@ nodes.box = {{ class = "edge", cpus = 0.5, memory = "128 MiB", backend = {{ kind
 apps.second.kind = "program"
 apps.second.server = {{ on = "box", command = "httpd -f -p 9090 -h /etc", ready = {{ port = 9090 }} }}
 apps.second.client = {{ on = "phone", command = {json.dumps(["python3", "-c", download])} }}
-apps.own.kind = "http"
-apps.own.client = "phone"
-apps.own.server = "edge"
-apps.own.url = "http://files:8080/"
-apps.own.rate = "5 /s"
-apps.own.stop = "3 s"
 """
+    keys = {"client": "phone", "server": "edge", "url": "http://files:8080/", "rate": "5 /s", "stop": "3 s"}
+    further += app_table("own", "http", **keys)
     (tmp_path / "mixed.toml").write_text(scenario(ssh_machine, further))
     try:
         done = cellbed("run", str(tmp_path / "mixed.toml"), "--out", str(tmp_path))

@@ -110,7 +110,7 @@ def test_connections_to_the_address_of_replicas_are_spread_over_those_that_are_r
     # At random: of 100 connections fewer than 10 in one of 10^7 runs.
     assert min(before.values()) > 10
     assert meanwhile.keys() == {"web-0", "web-2"}
-    assert any("servers of each: web-0, web-2" in text for text in ((run / "report.html").read_text(),))
+    assert "servers of each: web-0, web-2" in (run / "report.html").read_text()
 
 
 @pytest.mark.needs_tun
@@ -143,9 +143,6 @@ def test_the_report_has_what_each_replica_served(run: Path) -> None:
     served = Counter(requests(run, "each")["server"].drop_nulls())
     assert {name: found["each", name]["requests"] for name in served} == served
     assert {each["policy"] for each in summary["servers"]} == {"connection", "round-robin", "least-outstanding"}
-    for text in ((run.parents[1] / "output").read_text(), (run / "report.html").read_text()):
-        assert "each" in text
-        assert "web-2" in text
 
 
 def test_a_prediction_spreads_alike(tmp_path: Path) -> None:

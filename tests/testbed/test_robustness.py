@@ -292,11 +292,6 @@ def processes_of(world: World) -> set[int]:
     return found
 
 
-def emulator_under(shell: int) -> int | None:
-    """The emulator of a shell, if it has come so far."""
-    return next((each for each, line in descendants(shell).items() if b"import emulate" in line), None)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @needs_a_world
@@ -324,7 +319,8 @@ def test_a_shell_or_its_emulator_killed_at_any_moment_leaves_nothing_after_clean
         command = [*cellbed("shell"), "--delay", "1 ms", "--", "sleep", "1000"]
         process = world.start(command, user=user)
         time.sleep(moments.uniform(0, 1.2))
-        victim = emulator_under(process.pid) if moments.random() < 0.5 else None
+        below = descendants(process.pid).items() if moments.random() < 0.5 else ()
+        victim = next((each for each, line in below if b"import emulate" in line), None)
         killed["shell" if victim is None else "emulator"] += 1
         os.kill(victim or process.pid, signal.SIGKILL)
         if victim is not None:
