@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from cellbed.measure.connections import read_connections
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import read_run
 from cellbed.measure.services import attach_services
-from cellbed.runformat.events import read_events
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.programs.reports import (
     MARGIN_NS,
@@ -39,7 +37,7 @@ from cellbed.testbed.programs.reports import (
     ReportSockets,
 )
 from cellbed.workloads.http import kind as http
-from scenario_text import app_table, scenario_head, server_keys, tables
+from scenario_text import app_table, scenario_head, server_keys
 
 ROOT = Path(__file__).parents[2]
 NODES = {"100.64.0.1": "phone-0", "fd63:656c:6c62:0::1": "phone-0"}
@@ -130,15 +128,6 @@ def test_threads_that_report_first_at_the_same_time_drop_nothing(bed: Bed, monke
         thread.join()
     assert sorted(line["request"] for line in bed.lines()) == list(range(8))
     assert bed.sockets.warnings() == []
-
-
-def test_the_python_helper_is_one_short_file_that_needs_nothing(bed: Bed, tmp_path: Path) -> None:
-    source = ROOT / "python" / "cellbed" / "spans.py"
-    assert len(source.read_text().splitlines()) <= 150
-    shutil.copy(source, tmp_path / "copied_spans.py")
-    program = "import copied_spans; copied_spans.report('phone-0/1', 'a', 1, 2)"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env={**os.environ, **bed.environment})
-    assert [line["span"] for line in bed.lines()] == ["a"]
 
 
 @pytest.fixture(scope="module")
@@ -272,45 +261,6 @@ def test_the_end_does_not_wait_for_a_service_that_does_not_stop(bed: Bed, monkey
             bed.sockets.serve()
         bed.sockets.close()
         assert service.wait() == 1  # its connection is closed
-
-
-FLOOD = """
-import socket, os
-while True:
-    connections = []
-    try:
-        for _ in range(100):
-            connections.append(socket.socket(socket.AF_UNIX))
-            connections[-1].connect(os.environ["CELLBED_SPANS"])
-            connections[-1].setblocking(False)
-        print("ready", flush=True)
-        while True:
-            for connection in connections:
-                try:
-                    connection.send(b"\\n" * 65536)
-                except BlockingIOError:
-                    pass
-    except OSError:
-        pass
-"""
-FLOODED = (
-    HEAD
-    + app_table(
-        "web",
-        server={"on": "edge", "command": [sys.executable, "FLOOD"], "ready": {"line": "ready"}},
-        client={"on": "phone", "command": "sleep 3"},
-    )
-    + app_table("other", client={"on": "phone", "command": "sleep 100"})
-    + tables(faults=[{"kind": "pause", "node": "phone-0", "at": "2 s", "for": "1 s"}])
-)
-
-
-@pytest.mark.needs_tun
-def test_a_service_that_floods_its_socket_breaks_no_run(tmp_path: Path) -> None:
-    run = in_process.run_apart(tmp_path, FLOODED, flood=FLOOD)
-    assert [each["event"] for each in read_events(run) if "fault" in each["event"]] == ["fault began", "fault ended"]
-    warnings = json.loads((run / "run.json").read_text())["warnings"]
-    assert any("malformed lines" in each for each in warnings), warnings
 
 
 def _server_parts(
