@@ -153,7 +153,7 @@ def test_a_service_runs_on_when_nothing_listens(path: str, c_service: Path, monk
     subprocess.run([c_service, *["phone-0/1"] * 100], check=True)
 
 
-def test_what_nobody_reads_is_dropped_and_counted_instead_of_waiting(bed: Bed, c_service: Path) -> None:
+def test_what_nobody_reads_is_dropped_and_counted_instead_of_waiting(bed: Bed) -> None:
     for number in range(20_000):
         spans.report(f"phone-0/{number}", "a", number, number)
     bed.sockets.serve()
@@ -173,14 +173,7 @@ def test_a_service_outlives_cellbed(bed: Bed) -> None:
 
 
 def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
-    wrong = [
-        "",
-        "phone-0/1 a 1",
-        "phone-0/1 a b 1 2",
-        "phone-0/1 a 2 1",
-        "phone-0 a 1 2",
-        "phone-0/1 a 1 99999999999999999999",
-    ]
+    wrong = ["", "phone-0/1 a 1", "phone-0/1 a b 1 2", "phone-0/1 a 2 1", "phone-0 a 1 2", f"phone-0/1 a 1 {10**20}"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
         service.connect(bed.environment[SPANS.variable])
         service.sendall("\n".join([*wrong, "phone-0/1 a 1 2", "phone-0/2 a"]).encode())
@@ -405,16 +398,11 @@ def test_any_line_is_a_request_or_malformed(tmp_path_factory: pytest.TempPathFac
 LOCUST = """
 import sys, time, types
 
-class Hook:  # as locust.event.EventHook
-    def __init__(self):
-        self.handlers = []
-
-    def add_listener(self, handler):
-        self.handlers.append(handler)
-        return handler
+class Hook(list):  # as locust.event.EventHook
+    add_listener = list.append
 
     def fire(self, **fields):
-        for each in self.handlers:
+        for each in self:
             each(**fields)
 
 locust = sys.modules["locust"] = types.ModuleType("locust")
@@ -463,9 +451,6 @@ class Shop(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(bytes(30_000))
 
-    def log_message(self, *_):
-        pass
-
 http.server.ThreadingHTTPServer(("", 8080), Shop).serve_forever()
 """
 CLIENT = """
@@ -511,8 +496,7 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
     counts = application.requests
     assert (counts.total, counts.ok, counts.lost) == (51, 48, 3)
     assert application.reasons == {"the client reports: lost": 3}
-    good = run.requests.filter(status="ok")
-    found = good.drop_nulls("residual_s")
+    found = run.requests.filter(status="ok").drop_nulls("residual_s")
     # On a busy machine the log may not decide for one or the other; it never decides for nearly all.
     assert len(found) >= 36
     for row in found.to_dicts():
@@ -526,7 +510,6 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
     assert application.decompositions[0].requests
     assert [each.app for each in run.summary.connections if each.port == 8080] == ["shop"]
     assert "Client, before sending" in (folder / "report.html").read_text()
-    assert "Connections of shop" in (folder / "report.html").read_text()
 
 
 KNOWN = HEAD.replace("base_delay", 'loss = "1 %"\nbase_delay') + app_table(

@@ -34,9 +34,6 @@ class Replies(BaseHTTPRequestHandler):
         sys.stdout.write(json.dumps([self.path, wrote]) + "\\n")  # one write: replies have threads
         sys.stdout.flush()
 
-    def log_message(self, *_):
-        pass
-
 ThreadingHTTPServer(("", 8080), Replies).serve_forever()
 """
 CLOCK = """
@@ -181,20 +178,14 @@ main(process.argv.at(-1));
 """
 
 
-def installed(folder: Path, *commands: list[str]) -> None:
-    """Run commands that need a registry; skip the test where one is missing or fails."""
-    for command in commands:
-        if shutil.which(command[0]) is None:
-            pytest.skip(f"needs {command[0]}")
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"{' '.join(command[:3])}: {done.stderr[-500:]}")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_fetch_of_node_ends_with_its_replies(tmp_path: Path) -> None:
     names = [f"{name}@{version}" for name, version in NODE.items()]
-    installed(tmp_path, ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *names])
+    install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *names]
+    done = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"npm install: {done.stderr[-500:]}")
     (tmp_path / "undici.js").write_text(UNDICI)
     check(tmp_path, {"undici": ["node", str(tmp_path / "undici.js")]}, {})
