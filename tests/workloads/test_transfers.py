@@ -43,8 +43,7 @@ def _requests(run: Path) -> pl.DataFrame:
 
 def _run(folder: Path, text: str, *options: str) -> Path:
     folder.mkdir(exist_ok=True)
-    run = run_scenario(folder, text, *options)
-    return run
+    return run_scenario(folder, text, *options)
 
 
 def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_path: Path) -> None:
