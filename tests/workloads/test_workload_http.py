@@ -28,7 +28,6 @@ from workload_program import OK, PATIENCE, SCENARIO, SECOND, Load, Node, _server
 from workload_program import load as run_load
 
 NGINX = find("nginx")
-needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light")
 VERSIONS = ("1.1", "2")
 GROUP = 4
 """Requests that the grouping server answers together."""
