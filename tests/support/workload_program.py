@@ -105,19 +105,8 @@ class Node:
     ipv4: IPv4Address = LOOPBACK
 
 
-@dataclass
-class Load:
-    """Runs one endpoint with the keys of a scenario's table."""
-
-    raw: Path
-
-    def __call__(self, url: str, *, authorities: str | None = None, **keys: Any) -> list[dict[str, Any]]:
-        """The record of its requests by number; its counts must agree with them."""
-        done, requests, _ = _carry_out(self.raw, "http", deploy(self.raw, "http", url, keys, authorities))
-        statuses = Counter(request["status"] for request in requests)
-        assert done["completed"] == statuses["ok"] + statuses["late"]
-        assert done["lost"] == statuses["lost"]
-        return sorted(requests, key=lambda request: request["request"])
+Load = Callable[..., list[dict[str, Any]]]
+"""Runs an endpoint over HTTP, given a URL and keys; returns its requests."""
 
 
 @contextmanager
@@ -146,22 +135,19 @@ def _server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def deploy(folder: Path, kind: str, url: str, keys: dict[str, Any], authorities: str | None = None) -> Deployment:
+def load(
+    folder: Path, kind: str, url: str, *, authorities: str | None = None, **keys: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run an endpoint with the keys of a scenario's table; return its requests by number, and its messages.
+
+    The counts of the endpoint must agree with its requests.
+    """
     keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
     text = SCENARIO.replace('"http"\nserver', f'"{kind}"\nserver')
     text += "".join(f"{key} = {to_toml(value)}\n" for key, value in keys.items())
     table = parse(text, source="x.toml", folder=folder).applications["workload"]
     nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
-    return Deployment("web", table, 0, *nodes, 0, SECOND, authorities=authorities)
-
-
-def load(folder: Path, kind: str, url: str, **keys: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Run an endpoint with the keys of a scenario's table; returns the records of requests and of messages."""
-    return _carry_out(folder, kind, deploy(folder, kind, url, keys))[1:]
-
-
-def _carry_out(folder: Path, kind: str, deployment: Deployment) -> tuple[dict[str, Any], list[Any], list[Any]]:
-    """Return the last event of an endpoint, and its records of requests and of messages."""
+    deployment = Deployment("web", table, 0, *nodes, 0, SECOND, authorities=authorities)
     module = http if kind == "http" else websocket
     (process,) = module.processes(deployment, folder, cache=folder, seed=1)
     files = [deployment.file(folder, deployment.clients[0], f"{name}.jsonl") for name in ("requests", "messages")]
@@ -177,8 +163,11 @@ def _carry_out(folder: Path, kind: str, deployment: Deployment) -> tuple[dict[st
     requests, messages = (
         [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else [] for file in files
     )
+    statuses = Counter(request["status"] for request in requests)
     assert done["sent"] == len(requests)
-    return done, requests, messages
+    assert done["completed"] == statuses["ok"] + statuses["late"]
+    assert done["lost"] == statuses["lost"]
+    return sorted(requests, key=lambda request: request["request"]), messages
 
 
 GREETER = """

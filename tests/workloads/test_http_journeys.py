@@ -17,6 +17,7 @@ from cellbed_node.http import journeys
 from cellbed_node.http.journeys import Journey, Step, User
 from cellbed_node.http.messages import SPLITTERS
 from workload_program import Load
+from workload_program import load as run_load
 
 MS = 1_000_000
 SHOP = [
@@ -89,7 +90,7 @@ def shop() -> Iterator[str]:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    return Load(tmp_path)
+    return lambda url, **keys: run_load(tmp_path, "http", url, **keys)[0]
 
 
 def _journeys(requests: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:

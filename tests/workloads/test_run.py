@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from socket import IPPROTO_TCP
 
+import polars as pl
 import pytest
 
 from cellbed.measure.packets import read_packets
@@ -19,6 +20,8 @@ from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.state import records
 from cellbed.testbed.programs.supervise import START_STEP_NS
+from cellbed.workloads.image_classification import mobilenet
+from descendants import descendants, words
 from in_process import cellbed
 from run_commands import command, command_line, needs_limits, only_folder, processes_of, run
 from scenario_text import write_recorded
@@ -77,7 +80,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict
     programs = {pid: command_line(pid) for pid in processes_of(identifier)}
     (emulator,) = [pid for pid, line in programs.items() if b"import emulate" in line]
     services = [pid for pid, line in programs.items() if b"cellbed_node.offloading.service" in line]
-    worker = next(pid for service in services for pid in children_of(service))
+    worker = next(pid for service in services for pid in descendants(service))
     os.kill(worker, signal.SIGKILL)
     os.kill(emulator, signal.SIGSTOP)
     time.sleep(0.5)
@@ -89,17 +92,13 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict
     return only_folder(folder / "runs"), output, locale
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take its rights from a command")
 def test_everything_that_a_user_may_not_do_is_reported_at_once(tmp_path: Path) -> None:
     """Before the data of the workload are made."""
     hide = 'mount -t tmpfs none /dev/net && umount -R /sys/fs/cgroup && exec "$@"'
-    words = command("run", write_recorded(tmp_path), "--out", tmp_path / "runs")
+    hidden = command("run", write_recorded(tmp_path), "--out", tmp_path / "runs")
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", hide, "sh", *words],
+        ["unshare", "--mount", "sh", "-c", hide, "sh", *hidden],
         capture_output=True,
         text=True,
         check=False,
@@ -117,6 +116,7 @@ def test_complete_run_leaves_everything_in_its_folder(finished: Path) -> None:
     for name in (*texts, "requests.parquet", "links.parquet", "nodes.parquet"):
         assert (finished / name).stat().st_size > 0, name
     assert not list(finished.glob("*.tmp"))
+    assert mobilenet.NOTE in (finished / "report.html").read_text()
     description = json.loads((finished / "run.json").read_text())
     assert description["status"] == "complete"
     assert description["proof"]
@@ -126,11 +126,7 @@ def test_complete_run_leaves_everything_in_its_folder(finished: Path) -> None:
     assert environment["congestion_control"]
 
 
-def test_every_request_is_accounted_for_and_its_parts_sum_up(
-    finished: Path,
-) -> None:
-    import polars as pl
-
+def test_every_request_is_accounted_for_and_its_parts_sum_up(finished: Path) -> None:
     requests = pl.read_parquet(finished / "requests.parquet")
     assert requests.height > 0
     assert set(requests["endpoint"]) == {"endpoint-0", "endpoint-1"}
@@ -253,9 +249,9 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
 @pytest.mark.parametrize("phase", ["measuring", "starting"])
 def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> None:
     process, identifier = run_until(tmp_path, phase)
-    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        if b"import emulate" in command_line(child):
-            os.kill(int(child), signal.SIGKILL)
+    for child, line in descendants(process.pid).items():
+        if b"import emulate" in line:
+            os.kill(child, signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
     assert "error: the emulator ended unexpectedly" in errors
@@ -267,20 +263,13 @@ def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> 
 
 def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Path) -> None:
     process, identifier = run_until(tmp_path, "starting")
-    while not (brokers := [pid for pid in processes_of(identifier) if name_of(pid) == "mosquitto"]):
+    while not (brokers := [pid for pid in processes_of(identifier) if b"mosquitto\0-c" in words(pid)]):
         assert process.poll() is None
         time.sleep(0.01)
     os.kill(brokers[0], signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
     assert "error: workload.edge-0.broker on edge-0 was killed by signal 9" in errors
-
-
-def name_of(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    except OSError:
-        return ""
 
 
 @pytest.mark.slow

@@ -109,9 +109,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"%x\\r\\n%s\\r\\n" % (len(event), event))
         self.wfile.write(b"0\\r\\n\\r\\n")
 
-    def log_message(self, *_):
-        pass
-
 http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 """
 
@@ -151,11 +148,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one run with all loads."""
     here = tmp_path_factory.mktemp("loads")
     (here / "scenario.toml").write_text(SCENARIO % {"nginx": NGINX, "python": sys.executable, "client": CLIENT})
-    (here / "nginx.conf").write_text(NGINX_CONF)
     (here / "page").write_bytes(bytes(50_000))
-    (here / "events.py").write_text(SERVER)
-    (here / "chat.py").write_text(CHAT)
-    (here / "echo.py").write_text(ECHO)
+    for name, text in {"nginx.conf": NGINX_CONF, "events.py": SERVER, "chat.py": CHAT, "echo.py": ECHO}.items():
+        (here / name).write_text(text)
     (here / "greeter.py").write_text(GREETER.replace("127.0.0.1:0", "0.0.0.0:8081"))
     done = cellbed("run", here / "scenario.toml", "--out", here / "runs", "--no-limits", status=0)
     (here / "printed").write_text(done.stdout)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from cellbed.measure.connections import read_connections
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import read_run
 from cellbed.measure.services import attach_services
-from cellbed.runformat.events import read_events
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.programs.reports import (
     MARGIN_NS,
@@ -39,7 +37,7 @@ from cellbed.testbed.programs.reports import (
     ReportSockets,
 )
 from cellbed.workloads.http import kind as http
-from scenario_text import app_table, scenario_head, server_keys, tables
+from scenario_text import app_table, scenario_head, server_keys
 
 ROOT = Path(__file__).parents[2]
 NODES = {"100.64.0.1": "phone-0", "fd63:656c:6c62:0::1": "phone-0"}
@@ -132,15 +130,6 @@ def test_threads_that_report_first_at_the_same_time_drop_nothing(bed: Bed, monke
     assert bed.sockets.warnings() == []
 
 
-def test_the_python_helper_is_one_short_file_that_needs_nothing(bed: Bed, tmp_path: Path) -> None:
-    source = ROOT / "python" / "cellbed" / "spans.py"
-    assert len(source.read_text().splitlines()) <= 150
-    shutil.copy(source, tmp_path / "copied_spans.py")
-    program = "import copied_spans; copied_spans.report('phone-0/1', 'a', 1, 2)"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env={**os.environ, **bed.environment})
-    assert [line["span"] for line in bed.lines()] == ["a"]
-
-
 @pytest.fixture(scope="module")
 def c_service(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _compile(tmp_path_factory.mktemp("c"), "spans_service")
@@ -164,7 +153,7 @@ def test_a_service_runs_on_when_nothing_listens(path: str, c_service: Path, monk
     subprocess.run([c_service, *["phone-0/1"] * 100], check=True)
 
 
-def test_what_nobody_reads_is_dropped_and_counted_instead_of_waiting(bed: Bed, c_service: Path) -> None:
+def test_what_nobody_reads_is_dropped_and_counted_instead_of_waiting(bed: Bed) -> None:
     for number in range(20_000):
         spans.report(f"phone-0/{number}", "a", number, number)
     bed.sockets.serve()
@@ -184,14 +173,7 @@ def test_a_service_outlives_cellbed(bed: Bed) -> None:
 
 
 def test_malformed_lines_are_counted_and_the_others_kept(bed: Bed) -> None:
-    wrong = [
-        "",
-        "phone-0/1 a 1",
-        "phone-0/1 a b 1 2",
-        "phone-0/1 a 2 1",
-        "phone-0 a 1 2",
-        "phone-0/1 a 1 99999999999999999999",
-    ]
+    wrong = ["", "phone-0/1 a 1", "phone-0/1 a b 1 2", "phone-0/1 a 2 1", "phone-0 a 1 2", f"phone-0/1 a 1 {10**20}"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as service:
         service.connect(bed.environment[SPANS.variable])
         service.sendall("\n".join([*wrong, "phone-0/1 a 1 2", "phone-0/2 a"]).encode())
@@ -272,45 +254,6 @@ def test_the_end_does_not_wait_for_a_service_that_does_not_stop(bed: Bed, monkey
             bed.sockets.serve()
         bed.sockets.close()
         assert service.wait() == 1  # its connection is closed
-
-
-FLOOD = """
-import socket, os
-while True:
-    connections = []
-    try:
-        for _ in range(100):
-            connections.append(socket.socket(socket.AF_UNIX))
-            connections[-1].connect(os.environ["CELLBED_SPANS"])
-            connections[-1].setblocking(False)
-        print("ready", flush=True)
-        while True:
-            for connection in connections:
-                try:
-                    connection.send(b"\\n" * 65536)
-                except BlockingIOError:
-                    pass
-    except OSError:
-        pass
-"""
-FLOODED = (
-    HEAD
-    + app_table(
-        "web",
-        server={"on": "edge", "command": [sys.executable, "FLOOD"], "ready": {"line": "ready"}},
-        client={"on": "phone", "command": "sleep 3"},
-    )
-    + app_table("other", client={"on": "phone", "command": "sleep 100"})
-    + tables(faults=[{"kind": "pause", "node": "phone-0", "at": "2 s", "for": "1 s"}])
-)
-
-
-@pytest.mark.needs_tun
-def test_a_service_that_floods_its_socket_breaks_no_run(tmp_path: Path) -> None:
-    run = in_process.run_apart(tmp_path, FLOODED, flood=FLOOD)
-    assert [each["event"] for each in read_events(run) if "fault" in each["event"]] == ["fault began", "fault ended"]
-    warnings = json.loads((run / "run.json").read_text())["warnings"]
-    assert any("malformed lines" in each for each in warnings), warnings
 
 
 def _server_parts(
@@ -455,16 +398,11 @@ def test_any_line_is_a_request_or_malformed(tmp_path_factory: pytest.TempPathFac
 LOCUST = """
 import sys, time, types
 
-class Hook:  # as locust.event.EventHook
-    def __init__(self):
-        self.handlers = []
-
-    def add_listener(self, handler):
-        self.handlers.append(handler)
-        return handler
+class Hook(list):  # as locust.event.EventHook
+    add_listener = list.append
 
     def fire(self, **fields):
-        for each in self.handlers:
+        for each in self:
             each(**fields)
 
 locust = sys.modules["locust"] = types.ModuleType("locust")
@@ -513,9 +451,6 @@ class Shop(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(bytes(30_000))
 
-    def log_message(self, *_):
-        pass
-
 http.server.ThreadingHTTPServer(("", 8080), Shop).serve_forever()
 """
 CLIENT = """
@@ -561,8 +496,7 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
     counts = application.requests
     assert (counts.total, counts.ok, counts.lost) == (51, 48, 3)
     assert application.reasons == {"the client reports: lost": 3}
-    good = run.requests.filter(status="ok")
-    found = good.drop_nulls("residual_s")
+    found = run.requests.filter(status="ok").drop_nulls("residual_s")
     # On a busy machine the log may not decide for one or the other; it never decides for nearly all.
     assert len(found) >= 36
     for row in found.to_dicts():
@@ -576,7 +510,6 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
     assert application.decompositions[0].requests
     assert [each.app for each in run.summary.connections if each.port == 8080] == ["shop"]
     assert "Client, before sending" in (folder / "report.html").read_text()
-    assert "Connections of shop" in (folder / "report.html").read_text()
 
 
 KNOWN = HEAD.replace("base_delay", 'loss = "1 %"\nbase_delay') + app_table(

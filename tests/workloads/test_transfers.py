@@ -18,11 +18,11 @@ from cellbed.support.flow_files import PUBLISHED, draw, load_published
 from cellbed.testbed.machine import certificates
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.transfers import kind
-from cellbed_node.processes import find
 from cellbed_node.transfers import udp
 from in_process import cellbed, run_scenario
 from run_commands import free_port
 from scenario_text import NODES
+from workload_needs import needs_openssl
 from workload_program import SECOND, Node, Program
 
 SIZES = {"upload": ["14 kB", "200 kB"], "download": ["14 kB", "500 kB"]}
@@ -34,7 +34,6 @@ LOAD = 'rate = "4 /s"\n'
 NAMED = f'name = "transfers"\nduration = "6 s"\nseed = 3\n{NODES}\n'
 LOSSY = NAMED.replace('base_delay = "10 ms"', 'base_delay = "10 ms"\nloss = "3 %"')
 WHOLE = udp.HEADER.size + udp.PAYLOAD
-needs_openssl = pytest.mark.skipif(find("openssl") is None, reason="openssl is not installed")
 
 
 def _requests(run: Path) -> pl.DataFrame:
@@ -43,8 +42,7 @@ def _requests(run: Path) -> pl.DataFrame:
 
 def _run(folder: Path, text: str, *options: str) -> Path:
     folder.mkdir(exist_ok=True)
-    run = run_scenario(folder, text, *options)
-    return run
+    return run_scenario(folder, text, *options)
 
 
 def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -96,23 +94,6 @@ def test_malformed_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
     scenario.write_text(OFFLOADED + 'model = "model.bin"')
     with pytest.raises(ScenarioError, match=r"'model\.bin' is not a folder"):
         load(scenario)
-
-
-def test_other_kinds_load_no_library_of_translations() -> None:
-    modules = [
-        "cellbed_node.offloading.jpeg",
-        "cellbed_node.offloading.service",
-        "cellbed_node.offloading.classifier",
-        "cellbed.workloads.image_classification.kind",
-        "cellbed.workloads.translation.kind",
-        "cellbed.workloads.translation.sentences",
-        "cellbed_node.offloading.translator",
-        "cellbed.workloads.http.kind",
-        "cellbed_node.http.load",
-    ]
-    program = "import importlib, sys\n" + "".join(f"importlib.import_module('{module}')\n" for module in modules)
-    program += "print([name for name in ('ctranslate2', 'sentencepiece') if name in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-P", "-c", program], text=True).strip() == "[]"
 
 
 @pytest.fixture(scope="module")

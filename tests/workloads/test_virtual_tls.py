@@ -50,8 +50,6 @@ def test_a_profile_without_a_handshake_is_refused() -> None:
     assert tls.Handshake.of([*samples, samples[0]]) == SHAKE
     with pytest.raises(CellbedError, match="no request that opened a connection"):
         tls.Handshake.of([{}])
-
-
-def test_replies_to_other_requests_are_not_taken_for_tickets() -> None:
+    # Replies to other requests are not taken for tickets.
     samples = [{"handshake": (517, 1300, tickets, 5)} for tickets in (84_000, 510, 83_746)]
     assert tls.Handshake.of([{}, *samples]) == SHAKE

@@ -35,7 +35,7 @@ from cellbed_node.offloading import inference, jpeg, person, screen
 from cellbed_node.offloading import plate_reader as reader
 from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.camera import plate_of
-from cellbed_node.offloading.classifier import Classifier, load, load_onnx_runtime
+from cellbed_node.offloading.classifier import load
 from cellbed_node.offloading.endpoint import Images, OffloadedRequest, UnusableInputError
 from cellbed_node.offloading.task import ModelError
 from in_process import cellbed
@@ -101,18 +101,11 @@ def test_the_trained_network_marks_persons() -> None:
     assert (empty == 255).mean() < 0.05
 
 
-def test_photographs_are_as_large_as_those_of_cityscapes_and_the_same_everywhere(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        scenes.data_bank(tmp_path / folder, count=1)
-    (first,), (second,) = (list((tmp_path / folder).glob("*/*.png")) for folder in ("a", "b"))
-    assert first.read_bytes() == second.read_bytes()
-    assert 2_000_000 < first.stat().st_size < 2_600_000
-    with Image.open(first) as image:
-        assert image.size == (2048, 1024)
-
-
 def test_a_mask_is_displayed_and_what_is_none_is_an_error(tmp_path: Path) -> None:
-    inputs = screen.open_inputs(scenes.data_bank(tmp_path, count=1))
+    bank = scenes.data_bank(tmp_path, count=1)
+    with Image.open(bank / "000.png") as image:
+        assert image.size == (2048, 1024)  # as those of Cityscapes
+    inputs = screen.open_inputs(bank)
     request = OffloadedRequest(0, "endpoint-0", 0, input="000.png")
     mask = np.zeros((10, 20), np.uint8)
     mask[:, :5] = 255
@@ -129,7 +122,6 @@ def test_frames_have_their_size_and_differ(tmp_path: Path) -> None:
     assert len({plate_of(file.name) for file in files}) == 4
     assert all(6 <= len(plate_of(file.name)) <= 7 for file in files)
     assert all(frames.SMALLEST <= file.stat().st_size <= frames.LARGEST for file in files)
-    assert len({file.stat().st_size for file in files}) > 1
     assert _frame(1) == _frame(1)
 
 
@@ -186,17 +178,6 @@ def test_the_graph_is_valid_and_has_the_size_of_the_paper(seeded: Path) -> None:
     assert sum(node.op_type == "Add" for node in model.graph.node) == 10
 
 
-def test_it_runs_and_depends_on_the_picture(seeded: Path) -> None:
-    session = load_onnx_runtime().InferenceSession(str(seeded), providers=["CPUExecutionProvider"])
-    (entry,) = session.get_inputs()
-    assert (entry.shape, entry.type) == ([1, 3, 224, 224], "tensor(float)")
-    pictures = np.random.default_rng(1).standard_normal((2, 1, 3, 224, 224)).astype(np.float32)
-    first, second = (session.run(None, {entry.name: picture})[0] for picture in pictures)
-    assert first.shape == (1, 1000)
-    assert np.isfinite(first).all()
-    assert not np.allclose(first, second)
-
-
 def test_it_is_built_once_and_the_same_elsewhere(seeded: Path, tmp_path: Path) -> None:
     said: list[str] = []
     assert mobilenet.seeded_model(seeded.parent, note=said.append) == seeded
@@ -228,7 +209,6 @@ def test_a_model_of_the_users_own_gets_its_input(
     ("shape", "kind", "complaint"),
     [
         ([1, 1, 28, 28], TensorProto.FLOAT, r"'picture' is tensor\(float\) \[1, 1, 28, 28\]"),
-        ([8, 3, 224, 224], TensorProto.FLOAT, r"\[8, 3, 224, 224\]"),
         ([3, 224], TensorProto.FLOAT, r"\[3, 224\]"),
         ([1, 3, 224, 224], TensorProto.DOUBLE, r"tensor\(double\)"),
     ],
@@ -253,33 +233,14 @@ def test_what_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
         image_classification.prepare(spec, tmp_path, lambda _: None)
 
 
-@pytest.mark.parametrize("content", [b"", b"not a photograph", _jpeg((320, 200), 9, 9, 9)[:500]])
-def test_what_cannot_be_decoded_is_an_error_of_its_own(seeded: Path, content: bytes) -> None:
-    with pytest.raises(ValueError, match="cannot be decoded"):
-        Classifier(seeded).decode(content)
-
-
-def test_reports_say_what_seeded_labels_are_worth() -> None:
-    labels = "seeded weights: compute is real, labels are not"
-
-    def cautions(model: str | None) -> list[str]:
-        return [caution.text for caution in image_classification.describe({"model": model}).cautions]
-
-    assert labels in cautions(None)
-    assert labels not in cautions("own.onnx")
-
-
 def test_the_bank_has_the_sizes_that_were_asked_for(tmp_path: Path) -> None:
-    said: list[str] = []
-    bank = data_bank(tmp_path, note=said.append)
-    images = Images(bank)
+    images = Images(data_bank(tmp_path, note=lambda _: None))
     contents = [images.payload(name) for name in images.names]
     sizes = [len(content) for content in contents]
     assert len(sizes) == 100
     assert min(sizes) >= 7_000
     assert max(sizes) <= 170_000
     assert abs(statistics.median(sizes) / 65_000 - 1) < 0.05
-    assert len(said) == 1
     for content in contents[:20]:
         with Image.open(io.BytesIO(content)) as image:
             assert image.format == "JPEG"
@@ -289,9 +250,6 @@ def test_the_bank_has_the_sizes_that_were_asked_for(tmp_path: Path) -> None:
         with Image.open(io.BytesIO(reduced)) as image:
             assert image.size == (round(size[0] / 2), round(size[1] / 2))
         assert len(reduced) < 0.6 * len(content)
-    said.clear()
-    assert data_bank(tmp_path, note=said.append) == bank
-    assert said == []
 
 
 def _build(folder: Path) -> dict[str, bytes]:

@@ -55,17 +55,13 @@ def _requests(run: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 def test_generated_pages_have_exactly_the_bytes_of_the_study(tmp_path: Path, name: str) -> None:
     write(name, tmp_path / "a")
     objects = pages()[name]
-    sizes = {(hosts(name)[each.origin], each.path.lstrip("/") or "index.html"): each.size for each in objects}
-    found = {
-        (file.relative_to(tmp_path / "a").parts[0], str(Path(*file.relative_to(tmp_path / "a").parts[1:]))): file
-        for file in (tmp_path / "a").rglob("*")
-        if file.is_file()
-    }
+    sizes = {f"{hosts(name)[each.origin]}/{each.path.lstrip('/') or 'index.html'}": each.size for each in objects}
+    found = {str(file.relative_to(tmp_path / "a")): file for file in (tmp_path / "a").rglob("*") if file.is_file()}
     assert {key: file.stat().st_size for key, file in found.items()} == sizes
     assert sum(sizes.values()) == STUDY[name]
     for each in objects[1:]:
         parent = objects[each.parent]
-        text = found[hosts(name)[parent.origin], parent.path.lstrip("/") or "index.html"].read_text()
+        text = found[f"{hosts(name)[parent.origin]}/{parent.path.lstrip('/') or 'index.html'}"].read_text()
         assert f"https://{hosts(name)[each.origin]}{each.path}" in text
     if name == "google":
         write(name, tmp_path / "b")

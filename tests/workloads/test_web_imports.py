@@ -1,7 +1,6 @@
 """Imports of HARs and WARC files of others: odd entries are left out by name, the others are read rightly."""
 
 import base64
-import copy
 import gzip
 import json
 import subprocess
@@ -39,7 +38,7 @@ def read_har(folder: Path, *entries: Any, **log: Any) -> Site:
 
 def changed(*keys: str, value: Any = ...) -> dict[str, Any]:
     """Return an entry with a member of another value, or without it."""
-    made: Any = copy.deepcopy(entry())
+    made: Any = entry()
     inner = made
     for key in keys[:-1]:
         inner = inner[key]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from cellbed_node.web.matcher import Matcher
 from cellbed_node.web.site import Exchange, Replies, SiteError, split
 from descendants import descendants, words
 from in_process import cellbed
-from run_commands import apply_marks, free_port
+from run_commands import apply_marks, free_port, run
 from scenario_text import NODES
 from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
@@ -79,36 +79,27 @@ def test_a_har_becomes_a_warc_file_with_every_reply(tmp_path: Path) -> None:
 
 def test_a_site_is_an_entry_of_the_archive(tmp_path: Path, archive: Archive) -> None:
     file = _imported(tmp_path)
-    first, again, other = (cellbed("web", "import", file, *words) for words in ([], [], ["--name", "shop"]))
-    assert first.returncode == 0, first.stderr
-    assert first.stdout.splitlines()[-1] == "added www-shop-test: `cellbed traces show www-shop-test`"
-    assert again.returncode == 2
-    assert "already has 'www-shop-test'" in again.stderr
-    assert other.returncode == 0, other.stderr
+    assert "added www-shop-test" in cellbed("web", "import", file, status=0).stdout
+    assert "already has 'www-shop-test'" in cellbed("web", "import", file, status=2).stderr
+    cellbed("web", "import", file, "--name", "shop", status=0)
     size = sum(len(each.body) for each in warc.read(file).exchanges)
     (row,) = json.loads(cellbed("traces", "ls", "shop", "--where", "name = shop", "--json").stdout)
     assert (row["site_origins"], row["site_objects"], row["site_bytes"]) == (2, 5, size)
     assert row["date"] == "2026-02-03T03:05:06.789000Z"
     shown = cellbed("traces", "show", "shop").stdout
-    for line in (
-        "shop: recorded, 2026-02-03 03:05 UTC",
-        f"source: {PAGE}",
-        f"page: {PAGE}",
-        'in a scenario: site = "shop"',
-    ):
+    for line in (f"source: {PAGE}", f"page: {PAGE}", 'in a scenario: site = "shop"'):
         assert line in shown
     assert ["https://cdn.shop.test", "203.0.113.6", "2"] in [line.split()[:3] for line in shown.splitlines()]
     assert cellbed("web", "show", "shop").stdout == cellbed("web", "show", file).stdout
     scenario = parse(f'{NAMED}{APP}site = "shop"\n', source="x.toml", folder=tmp_path)
     kept = scenario.applications["web"].site  # type: ignore[attr-defined]
     _check(list(warc.read(kept).exchanges))
-    assert cellbed("traces", "verify", "shop").returncode == 0
+    cellbed("traces", "verify", "shop", status=0)
     kept.write_bytes(kept.read_bytes()[:-1])
     assert "its SHA-256 differs" in cellbed("traces", "verify", "shop").stdout
-    assert (
-        "cannot be written as mahimahi" in cellbed("traces", "export", "shop", "--format", "mahimahi", "-o", "x").stderr
-    )
-    assert cellbed("traces", "rm", "shop").returncode == 0
+    done = cellbed("traces", "export", "shop", "--format", "mahimahi", "-o", "x")
+    assert "cannot be written as mahimahi" in done.stderr
+    cellbed("traces", "rm", "shop", status=0)
     assert "shop" not in archive.names()
 
 
@@ -178,10 +169,8 @@ def _bad(folder: Path, what: str) -> Path:
             {
                 "truncated gzip": good[:-100],
                 "truncated fields": plain[: plain.rindex(b"WARC/1.1") + 20],
-                "text": b"<html>",
                 "empty": b"",
                 "har without contents": json.dumps(har(text=None)).encode(),
-                "har truncated": json.dumps(har()).encode()[:-100],
                 "har of another kind": b'{"log": 3}',
             }[what]
         )
@@ -193,12 +182,10 @@ def _bad(folder: Path, what: str) -> Path:
     [
         ("truncated gzip", "truncated"),
         ("truncated fields", "truncated record"),
-        ("text", "not a WARC file"),
         ("empty", "not a WARC file"),
         ("FIFO", "a pipe, not a file"),
         ("missing", "No such file"),
         ("har without contents", "export it with contents"),
-        ("har truncated", "not a whole JSON file"),
         ("har of another kind", "not an HTTP Archive"),
     ],
 )
@@ -441,12 +428,15 @@ def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> 
 
 
 @contextlib.contextmanager
-def recording(*options: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+def recording(
+    *options: str, before: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """The recording of a page that never ends loading, while it loads."""
     with socket.create_server(("127.0.0.1", 0)) as site:
         url = f"http://127.0.0.1:{site.getsockname()[1]}/"
         words = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", "/dev/null", *options]
-        with subprocess.Popen([*before, *words], stderr=subprocess.PIPE, text=True) as process:
+        environment = os.environ | (env or {})
+        with subprocess.Popen([*before, *words], stderr=subprocess.PIPE, text=True, env=environment) as process:
             try:
                 while not select.select([site], [], [], 0.1)[0] and process.poll() is None:
                     pass
@@ -531,29 +521,17 @@ def test_a_replay_whose_matcher_ends_or_stands_still_ends_and_names_it(tmp_path:
 
 @slow_with_proxy
 def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
-    with contextlib.ExitStack() as stack:
-        # A page that never ends loading; a browser needs short paths.
-        site = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="c-")))
+    with tempfile.TemporaryDirectory(prefix="c-") as short:  # a browser needs short paths
+        folder = Path(short)
         folder.chmod(0o711)
-        url = f"http://127.0.0.1:{site.getsockname()[1]}/"
-        command = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", str(folder / "x.warc.gz")]
-        environment = {**os.environ, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-        with (folder / "output").open("wb") as output:
-            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        site.settimeout(60)
-        connection, _ = site.accept()
-        stack.enter_context(connection)
-        below = descendants(process.pid)
-        for program in (b"mitmdump", b"chrom"):
-            assert program in b" ".join(below.values())
-        process.kill()
-        process.wait()
+        environment = {"TMPDIR": short, "XDG_STATE_HOME": str(folder / "state")}
+        with recording(env=environment) as process:
+            below = descendants(process.pid)
+            for program in (b"mitmdump", b"chrom"):
+                assert program in b" ".join(below.values())
+            process.kill()
+            assert "Traceback" not in process.communicate()[1]
         wait_until(lambda: not any(words(pid) for pid in below))
-        assert "Traceback" not in (folder / "output").read_text()
         (left,) = folder.glob("cellbed-*")
-        done = subprocess.run(
-            [sys.executable, "-m", "cellbed", "clean"], env=environment, capture_output=True, text=True, check=True
-        )
-        assert f"removed {left}, of a killed command" in done.stdout
+        assert f"removed {left}, of a killed command" in run("clean", env=environment, status=0).stdout
         assert not list(folder.glob("cellbed-*"))

@@ -37,14 +37,6 @@ def is_gone(pid: int) -> bool:
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
-def test_what_is_called_gives_its_result_and_its_errors() -> None:
-    with WorkerPool(2, KILLED) as pool:
-        assert pool.submit(pow, 2, 10).result() == 1024
-        with pytest.raises(ZeroDivisionError):
-            pool.submit(divmod, 1, 0).result()
-        assert pool.submit(max, [3, 5], key=None).result() == 5
-
-
 def test_an_error_ends_the_processes_of_the_pool_and_no_others(tmp_path: Path) -> None:
     others = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     others.start()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cellbed_node.arrivals import NANOSECONDS, Arrivals, in_flight, schedule
+from cellbed_node.arrivals import NANOSECONDS, Arrivals, schedule
 
 rates = st.floats(min_value=0.1, max_value=2000)
 durations = st.integers(min_value=1, max_value=5 * NANOSECONDS)
@@ -92,17 +92,3 @@ def test_worked_examples() -> None:
     assert times_ms(kind="ramp", begin=2.0, end=0.0) == [0, 535, 1171, 2000]
     assert times_ms(kind="ramp", begin=0.5, end=0.5) == [0, 2000]
     assert times_ms(kind="recorded", times_ns=[0, 0, 3_999_000_000, 4_000_000_000]) == [0, 0, 3999]
-
-
-def test_a_closed_loop_begins_with_what_it_keeps_in_flight() -> None:
-    arrivals = {"kind": "closed", "in_flight": 3}
-    assert schedule(arrivals, rate=None, duration_ns=NANOSECONDS, seed=1, endpoint="endpoint-0") == [0, 0, 0]
-    assert schedule("closed", rate=None, duration_ns=NANOSECONDS, seed=1, endpoint="endpoint-0") == [0]
-    assert (in_flight(arrivals), in_flight("closed"), in_flight("periodic")) == (3, 1, None)
-    assert in_flight({"kind": "ramp", "begin": 1.0, "end": 2.0}) is None
-
-
-@pytest.mark.parametrize("rate", [None, 0.0, -1.0, math.nan])
-def test_an_open_loop_needs_a_rate(rate: float | None) -> None:
-    with pytest.raises(ValueError, match="rate above 0"):
-        schedule("poisson", rate=rate, duration_ns=NANOSECONDS, seed=1, endpoint="endpoint-0")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -24,9 +25,9 @@ from cellbed.workloads.kind import Deployment
 from cellbed_node.processes import find
 from run_commands import free_port
 from workload_program import OK, PATIENCE, SCENARIO, SECOND, Load, Node, _server
+from workload_program import load as run_load
 
 NGINX = find("nginx")
-needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light")
 VERSIONS = ("1.1", "2")
 GROUP = 4
 """Requests that the grouping server answers together."""
@@ -85,7 +86,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     threading.Thread(target=behind.serve_forever, daemon=True).start()
     ports = {version: free_port() for version in VERSIONS}
     temporary = " ".join(f"{what}_temp_path {folder};" for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    listening = "".join(
+    hosts = "".join(
         f"server {{ listen 127.0.0.1:{ports[version]} {'http2' if version == '2' else ''}; root {folder};"
         f" location /group {{ proxy_pass http://127.0.0.1:{behind.server_port}; }}"
         f" location /echo {{ proxy_pass http://127.0.0.1:{behind.server_port}; }}"
@@ -97,20 +98,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         f" client_max_body_size 10m; keepalive_requests {KEPT};"
         " log_format lines escape=json"
         ' \'{"id":"$http_cellbed_request","up":"$request_length","down":"$bytes_sent","agent":"$http_user_agent"}\';'
-        f" access_log {folder}/requests lines; {listening} }}"
+        f" access_log {folder}/requests lines; {hosts} }}"
     )
     nginx = subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-e", folder / "errors"])
     try:
-        deadline = time.monotonic() + PATIENCE
-        for port in ports.values():
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except OSError:
-                    assert time.monotonic() < deadline
-                    assert nginx.poll() is None, (folder / "errors").read_text()
-                    time.sleep(0.01)
+        listening = Path(f"/proc/{nginx.pid}/net/tcp")
+        while not all(f":{port:04X} 00000000:0000 0A" in listening.read_text() for port in ports.values()):
+            assert nginx.poll() is None, (folder / "errors").read_text()
+            time.sleep(0.01)
         yield Servers(ports, behind.server_port, folder / "requests")
     finally:
         nginx.kill()
@@ -121,7 +116,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    return Load(tmp_path)
+    return lambda url, **keys: run_load(tmp_path, "http", url, **keys)[0]
 
 
 def _connections(requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -228,18 +223,20 @@ REPLIES = {
 }
 
 
+def _end_with(reply: bytes, connection: socket.socket) -> None:
+    """Send a reply to a request, and end the connection."""
+    connection.recv(1 << 16)
+    connection.sendall(reply)
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(1 << 16):  # what is not read would become a reset
+        pass
+
+
 @pytest.mark.parametrize(("reply", "version", "code", "reason"), REPLIES.values(), ids=REPLIES)
 def test_a_reply_that_is_none_is_a_lost_request_with_a_reason(
     load: Load, reply: bytes, version: str, code: int | None, reason: str
 ) -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.recv(1 << 16)
-        connection.sendall(reply)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(1 << 16):  # what is not read would become a reset
-            pass
-
-    with _server(serve) as port:
+    with _server(partial(_end_with, reply)) as port:
         requests = load(f"http://127.0.0.1:{port}/", version=version)
     assert len(requests) == 30
     for request in requests:
@@ -396,14 +393,7 @@ def test_a_server_without_http_2_over_tls_is_named(load: Load, authority: Path) 
     [(OK, "TLS: no TLS at this port"), (b"", "the server closed the connection during the handshake")],
 )
 def test_a_server_without_tls_is_named(load: Load, authority: Path, reply: bytes, reason: str) -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.recv(1 << 16)
-        connection.sendall(reply)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(1 << 16):
-            pass
-
-    with _server(serve) as port:
+    with _server(partial(_end_with, reply)) as port:
         requests = load(f"https://127.0.0.1:{port}/", authorities=_trusted(authority), rate="4 /s")
     assert {each["status"] for each in requests} == {"lost"}
     assert all(each["error"].startswith(reason) for each in requests)

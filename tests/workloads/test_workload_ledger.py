@@ -71,40 +71,6 @@ def test_a_policy_observes_the_last_reply_the_oldest_that_waits_and_time_outs() 
     assert book.ledger.latency_ns(510) == 7
 
 
-def test_skipped_and_reduced_requests_are_counted_and_written() -> None:
-    book = Bookkeeping()
-    book.ledger.skip(Request(0, "endpoint-0", 0))
-    book.ledger.add(Request(1, "endpoint-0", 0, scale=0.5))
-    book.reply(1, 5)
-    assert book.statuses == {0: "skipped", 1: "ok"}
-    assert [record["scale"] for record in book.records] == [1.0, 0.5]
-    assert (book.ledger.issued, book.ledger.skipped, book.ledger.reduced) == (1, 1, 1)
-    assert not book.ledger.waiting
-
-
-def test_a_broken_connection_loses_what_is_open_and_a_reply_after_it_changes_nothing() -> None:
-    book = Bookkeeping()
-    book.publish(0, 0)
-    book.ledger.connection_lost(10)
-    book.reply(0, 20)
-    assert book.statuses == {0: "lost"}
-    assert book.records[0]["error"] == "the connection broke"
-
-
-def test_one_request_is_lost_with_its_reason_and_the_others_stay_open() -> None:
-    book = Bookkeeping()
-    book.publish(0, 0)
-    book.publish(1, 50)
-    book.ledger.expire(120)
-    book.ledger.lose(0, "the server closed the connection")
-    book.ledger.lose(0, "again")
-    assert [(record["status"], record["error"]) for record in book.records] == [
-        ("timed-out", "the server closed the connection")
-    ]
-    assert book.ledger.find(0) is None
-    assert book.ledger.waiting
-
-
 def test_memory_has_a_bound() -> None:
     book = Bookkeeping(most_open=3)
     for number in range(10):

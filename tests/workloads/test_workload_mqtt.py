@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.offloading import broker
 from cellbed_node.offloading.mqtt import Connection, PacketOffsets, PacketSocket
-from cellbed_node.tcp import tcp_info
 from run_commands import free_port
 
 
@@ -81,16 +80,6 @@ def test_a_refused_connection_is_tried_again_and_the_reason_is_kept() -> None:
     connection.close()
 
 
-def test_tcp_info_of_a_live_and_of_a_closed_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        client = socket.create_connection(server.getsockname())
-        info = tcp_info(client)
-        assert info["cwnd"] > 0
-        assert info["retransmits"] == 0
-        client.close()
-        assert tcp_info(client) is None
-
-
 def test_the_time_of_a_full_send_buffer_is_counted_until_it_takes_bytes_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = PacketSocket(socket.create_connection(server.getsockname()))
@@ -117,15 +106,6 @@ def test_the_time_of_a_full_send_buffer_is_counted_until_it_takes_bytes_again() 
         assert client.accepted_ns > first
         client.close()
         receiver.close()
-
-
-def test_the_configuration_listens_where_it_should_and_sends_at_once() -> None:
-    lines = broker.configuration(["100.64.64.2", "127.0.0.1"], 1883, None).splitlines()
-    assert "listener 1883 100.64.64.2" in lines
-    assert "listener 1883 127.0.0.1" in lines
-    assert "set_tcp_nodelay true" in lines
-    assert not any(line.startswith("user ") for line in lines)
-    assert "user root" in broker.configuration(["127.0.0.1"], 1883, "root").splitlines()
 
 
 def test_a_missing_mosquitto_is_named_with_the_command_that_installs_it(

@@ -83,7 +83,6 @@ def test_a_server_that_closes_a_websocket_loses_its_requests_and_it_is_opened_ag
     ("reply", "reason"),
     [
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "refuses WebSockets: HTTP status 403"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", "refuses WebSockets: HTTP status 200"),
         (b"SSH-2.0\r\n\r\n", "malformed message"),
     ],
 )
