@@ -34,6 +34,9 @@ class Replies(BaseHTTPRequestHandler):
         sys.stdout.write(json.dumps([self.path, wrote]) + "\\n")  # one write: replies have threads
         sys.stdout.flush()
 
+    def log_message(self, *_):
+        pass
+
 ThreadingHTTPServer(("", 8080), Replies).serve_forever()
 """
 CLOCK = """
@@ -91,7 +94,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 for _ in range(3):
     requests.get("http://127.0.0.1:9000/")
 """
-ENDS_EARLY = {"requests": 2, "urllib3": 10, "httpx": 12, "aiohttp": 12, "undici": 0}
+ENDS_EARLY = {"requests": 2, "urllib3": 10, "httpx": 12, "aiohttp": 12, "undici": 0, "go": 0}
 """Spans of twelve that end with the headers of their replies, or later where the client had to wait for a processor;
 the others end after the last byte."""
 SCENARIO = scenario_head(
@@ -176,16 +179,87 @@ async function main(url) {
 }
 main(process.argv.at(-1));
 """
+GO = """
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/sys/unix"
+)
+
+func clock() int64 {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return now.Nano()
+}
+
+func fetch(client http.Client, path string) error {
+	begin := clock()
+	reply, err := client.Get(os.Args[1] + path)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if body, err := io.ReadAll(reply.Body); err != nil || len(body) != 20000 {
+		return fmt.Errorf("%d bytes: %w", len(body), err)
+	}
+	_, err = fmt.Printf("[%q, %d, %d]\\n", path, begin, clock())
+	return err
+}
+
+func main() {
+	exporter, err := otlptracehttp.New(context.Background())
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	transport := otelhttp.NewTransport(http.DefaultTransport, otelhttp.WithTracerProvider(provider))
+	for number := 0; err == nil && number < 12; number++ {
+		path := fmt.Sprintf("/%s/go/%d", []string{"whole", "paused"}[number%2], number/2)
+		err = fetch(http.Client{Transport: transport}, path)
+	}
+	if err != nil {
+		panic(err)
+	}
+	provider.Shutdown(context.Background())
+}
+"""
+MODULES = (
+    "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp@v0.72.0",
+    "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp@v1.47.0",
+    "go.opentelemetry.io/otel/sdk@v1.47.0",
+    "golang.org/x/sys@v0.50.0",
+)
+
+
+def installed(folder: Path, *commands: list[str]) -> None:
+    """Run commands that need a registry; skip the test where one is missing or fails."""
+    for command in commands:
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"needs {command[0]}")
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"{' '.join(command[:3])}: {done.stderr[-500:]}")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_fetch_of_node_ends_with_its_replies(tmp_path: Path) -> None:
     names = [f"{name}@{version}" for name, version in NODE.items()]
-    install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *names]
-    done = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"npm install: {done.stderr[-500:]}")
+    installed(tmp_path, ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *names])
     (tmp_path / "undici.js").write_text(UNDICI)
     check(tmp_path, {"undici": ["node", str(tmp_path / "undici.js")]}, {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_net_http_of_go_ends_with_its_replies(tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text(GO)
+    for command in (["go", "mod", "init", "clients"], ["go", "get", *MODULES], ["go", "build", "-o", "client", "."]):
+        installed(tmp_path, command)
+    check(tmp_path, {"go": [str(tmp_path / "client")]}, {})
