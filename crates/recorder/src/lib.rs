@@ -16,4 +16,3 @@ pub mod socket;
 pub mod wire;
 
 pub use error::{Error, Result};
-pub use recording::pack;

@@ -28,11 +28,12 @@ def run_recorder(arguments: Sequence[str | Path]) -> str:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stdout is not None
-        problem = ""
+        problem = "the recorder ended before its result"
         try:
             for line in process.stderr:
-                problem = line.strip().removeprefix("error: ")
-                if problem == line.strip():
+                if line.startswith("error: "):
+                    problem = line.removeprefix("error: ").strip()
+                else:
                     sys.stderr.write(line)
             output = process.stdout.read()  # a few lines, which the pipe holds
         finally:
