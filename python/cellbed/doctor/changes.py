@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shlex
 import struct
 import subprocess
@@ -278,14 +279,19 @@ def _settings(machine: Machine) -> Iterator[Change]:
         settings[name] = good, bad
     if settings and machine.path("/etc/sysctl.d").is_dir():
         kept = {line.partition("=")[0].strip(): line for line in (machine.read(SYSCTL_FILE) or "").splitlines()}
-        kept |= {name: f"{name} = {value}" for name, (value, _) in settings.items()}
+        kept |= {name: f"{name} = {_without_laws(value)}" for name, (value, _) in settings.items()}
         yield _file(machine, SYSCTL_FILE, "\n".join([*kept.values(), ""]))
     for name, (value, before) in settings.items():
         path = shlex.quote(str(machine.path(setting_path(name))))
         # If the kernel refused the new value, it also refuses the old one.
         unless = f'[ "$(cat {path})" = {shlex.quote(before)} ] || '
         set_to = "printf %s {} > " + path
-        yield Change(set_to.format(shlex.quote(value)), unless + set_to.format(shlex.quote(before)))
+        yield Change(set_to.format(shlex.quote(value)), unless + set_to.format(shlex.quote(_without_laws(before))))
+
+
+def _without_laws(value: str) -> str:
+    """Return a setting without laws that runs have loaded: the kernel refuses a list with one that is gone."""
+    return " ".join(name for name in value.split() if not re.fullmatch(r".+_[0-9a-f]{4}", name))
 
 
 def _file(machine: Machine, absolute: str, text: str) -> Change:
