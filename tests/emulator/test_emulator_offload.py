@@ -97,7 +97,7 @@ def test_a_capture_decodes(tmp_path: Path) -> None:
     options = ["-o", "ip.check_checksum:TRUE", "-d", "tcp.port==40007,data", "-T", "fields"]
     command = [tshark, "-r", str(capture), *options, *(word for each in fields for word in ("-e", each))]
     # TCP sends again what a busy machine keeps for longer than its timer; that is no fault of the packets' path.
-    for _ in range(5):
+    for _ in range(20):
         captured(capture)
         decoded = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
         rows = [line.split("\t") for line in decoded.splitlines()]

@@ -73,7 +73,7 @@ def completions(line: str, cwd: Path) -> set[str]:
     return set(cellbed(cwd=cwd, env=asked).stdout.split())
 
 
-def each_in_one_process(folder: Path, commands: Sequence[Sequence[object]], patience_s: float = 60) -> list[str]:
+def each_in_one_process(folder: Path, commands: Sequence[Sequence[object]], patience_s: float = 300) -> list[str]:
     """What each command printed, after its exit status, from one separate process with 4 GiB of addresses.
 
     Fails for tracebacks, raw control characters, and endless output, and where the commands take longer than 3 s each.
