@@ -237,9 +237,7 @@ def movable_misfits(
         yield "to", f"'{migration.app}' is already on {migration.to} at that time: write another node"
     else:
         source, target = (groups[node.rpartition("-")[0]].backend for node in (place or at_first, migration.to))
-        images = [getattr(each, "image", None) for each in (source, target)]
-        is_apart = source.routed or (source.kind, images[0]) != (target.kind, images[1])
-        if migration.traits.moves_memory and is_apart:
+        if migration.traits.moves_memory and (source.routed or source.files != target.files):
             yield "strategy", f"{_MEMORY}: write such nodes, or 'state'"
         usual = list(role.misfits(groups[role.on]))
         for path, text in role.misfits(groups[migration.to.rpartition("-")[0]]):

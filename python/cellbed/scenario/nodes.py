@@ -68,6 +68,11 @@ class Backend(Table):
     keeps_files: ClassVar[bool] = False
     """True if the node's programs see files of earlier runs outside of their own folder."""
 
+    @property
+    def files(self) -> object:
+        """A value that is equal for nodes of one kind whose programs see the same files."""
+        return self
+
 
 class NamespaceBackend(Backend):
     """A node in network namespaces and control groups of this machine, which shares its files."""
@@ -131,6 +136,10 @@ class ContainerBackend(Backend):
     )
     environment: dict[str, str] = Field({}, description="Environment variables beyond the image's.")
     mounts: list[Mount] = Field([], description="Files and folders of this machine.")
+
+    @property
+    def files(self) -> object:
+        return self.kind, self.image
 
 
 AnyBackend = Annotated[NamespaceBackend | ContainerBackend | VmBackend | HostBackend, Field(discriminator="kind")]

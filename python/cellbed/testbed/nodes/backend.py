@@ -84,12 +84,13 @@ class Backend(ABC):
 
     group: Group | RemoteGroup | None
     place: Place | None
-    own_files = False
+    own_files: bool
     first_process: int | None = None
 
     def __init__(self, setup: Setup, table: Any = None) -> None:
         self.setup, self.table = setup, table
         self.name, self.group = setup.name, setup.group
+        self.own_files = table is not None and not table.shares_files
         self.place = replace(setup.place, binds=(*setup.place.binds, *setup.view))
         self.clock = Clock()
         self.facts: dict[str, Any] = {}

@@ -196,7 +196,6 @@ class ContainerNode(LocalNode):
     """A container of an image. cellbed's own programs run outside, in the same network namespace and control group."""
 
     table: ContainerBackend
-    own_files = True
 
     def __init__(self, setup: Setup, table: ContainerBackend) -> None:
         super().__init__(setup, table)

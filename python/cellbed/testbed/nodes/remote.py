@@ -53,7 +53,6 @@ class RemoteNode(Backend):
     """The machine's end of the device."""
     path = ""
     """Description of the connection, for errors."""
-    own_files = True
     group: RemoteGroup | None
 
     def __init__(self, setup: Setup, table: Any = None) -> None:

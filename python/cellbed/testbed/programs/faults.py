@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from cellbed.runformat.events import Journal
-from cellbed.scenario.faults import Fault, Lasting, NodeFault, ProgramFault
+from cellbed.scenario.faults import Fault, Lasting, LinkFault, NodeFault, ProgramFault
 from cellbed.testbed.plan import Move
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.programs.unmodified import FOREVER_NS
@@ -70,7 +70,7 @@ class Faults:
             self._supervisor.recover(names)
         elif isinstance(fault, NodeFault):
             self._do_to_node(fault, due.begins)
-        if not due.begins or isinstance(fault, ProgramFault):
+        if not due.begins or not isinstance(fault, Lasting | Move):
             self._note("ended", due)
 
     def _do_to_node(self, fault: NodeFault, begins: bool) -> None:
@@ -91,7 +91,7 @@ class Faults:
                 assert_never(fault.kind)
 
     def _note(self, event: str, due: _Due) -> None:
-        now = time.monotonic_ns() if isinstance(due.fault, NodeFault | ProgramFault) else due.at_ns
+        now = due.at_ns if isinstance(due.fault, LinkFault | Move) else time.monotonic_ns()
         note(self._journal, event, due.number, due.fault, now, late_s=(now - due.at_ns) / 1e9)
 
 
