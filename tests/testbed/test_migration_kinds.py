@@ -17,7 +17,7 @@ from cellbed.testbed.testbed import obstacles
 from cellbed_node.processes import find
 from container_images import LACKING, import_image
 from moving_services import NODES, SMALL, Place, events, files, standing, wait_for, writing_sessions
-from remote_world import Machine, leftovers, machine, skip_without_vm
+from remote_world import Machine, machine, skip_without_vm
 from scenario_text import app_table, migration, refusal
 
 IMAGE = f"localhost/cellbed-kinds:{os.getpid()}"
@@ -50,7 +50,6 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A machine with an SSH server, another network namespace of this one."""
     with machine(tmp_path_factory.mktemp("machine")) as found:
         yield found
-    assert not leftovers()
 
 
 @pytest.fixture(scope="module")
