@@ -58,7 +58,7 @@ def test_an_example_is_printed_copied_once_and_run_by_its_name(tmp_path: Path) -
 
 
 def test_examples_are_those_of_the_package_where_it_has_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packaged = tmp_path / "cellbed" / "scenarios"
+    packaged = tmp_path / "cellbed" / "examples"
     packaged.mkdir(parents=True)
     shutil.copy(ROOT / "scenarios" / "smoke.toml", packaged)
     monkeypatch.setattr("cellbed.scenario.examples.files", lambda _: packaged.parent)
@@ -106,6 +106,20 @@ def test_options_are_in_the_file_which_passes_the_check_of_this_machine(tmp_path
     assert written["expect"] == {"failed_share": "< 1 %"}
     assert "\n# Made by: cellbed init 'my shop.toml' --what http" in text
     cellbed("run", "my shop.toml", "--dry-run", cwd=tmp_path, status=0)
+
+
+def test_a_schema_beside_the_file_completes_it_in_editors(tmp_path: Path) -> None:
+    (tmp_path / "cellbed.schema.json").write_text(cellbed("schema").stdout)
+    cellbed("init", "x.toml", cwd=tmp_path, status=0)
+    assert (tmp_path / "x.toml").read_text().startswith("#:schema ./cellbed.schema.json\n# Photographs go ")
+    if shutil.which("taplo") is None:
+        pytest.skip("taplo, the language server of Even Better TOML, is not installed")
+    (tmp_path / "wrong.toml").write_text(
+        (tmp_path / "x.toml").read_text().replace("[nodes.edge]", "[nodes.edge]\ncpu = 1")
+    )
+    for file, status in (("x.toml", 0), ("wrong.toml", 1)):
+        done = subprocess.run(["taplo", "lint", file], cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == status, done.stderr
 
 
 def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:

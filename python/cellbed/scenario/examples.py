@@ -43,10 +43,10 @@ class Example:
 def examples() -> dict[str, Example]:
     """Return the examples by name: of the installed package, or of the clone. Errors: :class:`CellbedError`."""
     package = Path(str(files("cellbed")))
-    for folder in (package / "scenarios", package.parents[1] / "scenarios"):
+    for folder in (package / "examples", package / "scenarios", package.parents[1] / "scenarios"):
         if found := sorted(folder.glob("*.toml")):
             return {path.stem: Example(path.stem, _sentence(path), path) for path in found}
-    raise CellbedError(f"{package / 'scenarios'}: the examples are missing: install cellbed again")
+    raise CellbedError(f"{package / 'examples'}: the examples are missing: install cellbed again")
 
 
 def find_example(name: str) -> Example:

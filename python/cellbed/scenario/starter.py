@@ -26,6 +26,8 @@ from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, UnitError
 from cellbed.support.whole_files import write_whole
 
 NOTHING = "nothing"
+SCHEMA = "cellbed.schema.json"
+"""A file beside a scenario by which editors complete it."""
 _AT_TOWER = "base-edge"
 _LIMIT = re.compile(r"\s*([\w.-]+)\s*([<>]=?)\s*(\S.*?)\s*")
 
@@ -202,8 +204,9 @@ def write(file: Path, answers: Answers) -> str:
     kind, place = _place(answers["where"])
     group = "edge" if place == _AT_TOWER or place not in PLACES else "cloud"
     load = _arrivals(answers["load"]) if "load" in answers else {}
+    completed = (file.parent / SCHEMA).exists()
     words = [word for name, answer in answers.items() for word in (f"--{name}", answer)]
-    return _TEMPLATE.format(
+    return f"#:schema ./{SCHEMA}\n" * completed + _TEMPLATE.format(
         about=_kinds()[answers["what"]],
         file=(path := printable(shlex.quote(str(file)))),
         command=printable(f"cellbed init {path} {shlex.join(words)}"),
