@@ -6,15 +6,13 @@ pytest imports this module in each of its runs, with or without such tests: it i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from subprocess import CompletedProcess, Popen
-
     from cellbed import Run, Scenario, Testbed
     from cellbed.experiments.testbed import Programs
 
@@ -24,25 +22,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("cellbed").addoption(
         "--cellbed-required", action="store_true", help="fail tests that would be skipped: the machine lacks something"
     )
-
-
-class LinkedPrograms:
-    """Programs of this machine behind a link, as ``cellbed shell``."""
-
-    def __init__(self, programs: Programs, options: Mapping[str, object]) -> None:
-        self._programs = programs
-        self._verb = ["shell"]
-        for key, value in options.items():
-            name = f"--{key.replace('_', '-')}"
-            self._verb += [name] if value is True else [name, str(value)]
-
-    def start(self, command: Sequence[object], **options: Any) -> Popen[Any]:
-        """Start a command behind the link, until the end of the test. options: of :class:`subprocess.Popen`."""
-        return self._programs.start(self._verb, command, **options)
-
-    def run(self, command: Sequence[object], *, timeout: float | None = None, **options: Any) -> CompletedProcess[str]:
-        """Run a command behind the link, as :meth:`cellbed.Testbed.run`."""
-        return self._programs.run(self._verb, command, timeout, **options)
 
 
 class Cellbed:
@@ -71,8 +50,8 @@ class Cellbed:
         with self._skipping():
             return run(self._scenario(scenario), out=self._out, **options)
 
-    def link(self, **options: object) -> LinkedPrograms:
-        """Return a link for programs of this machine.
+    def link(self, **options: object) -> Programs:
+        """Return programs of this machine behind a link, with methods ``run`` and ``start``.
 
         Args:
             options: Options of ``cellbed shell``, such as ``up="5 Mbit/s"``, ``delay="20 ms"`` and ``offline=True``.
@@ -80,9 +59,9 @@ class Cellbed:
         from cellbed import CellbedError
         from cellbed.experiments.testbed import Programs
 
-        programs = Programs()
-        self._held.callback(programs.close)
-        link = LinkedPrograms(programs, options)
+        words = {f"--{key.replace('_', '-')}": value for key, value in options.items()}
+        link = Programs("shell", *(str(each) for word in words.items() for each in word if each is not True))
+        self._held.callback(link.close)
         trial = link.run(["true"])
         if trial.returncode == CellbedError.exit_code:
             raise ValueError(trial.stderr.strip())

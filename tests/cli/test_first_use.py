@@ -135,7 +135,7 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     ("option", "answer", "error"),
     [
         ("what", "htp", "no kind 'htp': did you mean 'http'?"),
-        ("where", "vm at mars", "no place 'mars': "),
+        ("where", "vm at mars", "no kind of node or place 'mars': "),
         ("where", "rack at 3 ms", "no kind of node 'rack': "),
         ("network", "5g-midbnd", "did you mean '5g-midband'?"),
         ("network", "\x1b[2J", "no network '\\x1b[2J'"),

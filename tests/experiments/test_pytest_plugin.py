@@ -35,11 +35,11 @@ while True:
 TESTS = """
 def test_bed(cellbed):
     bed = cellbed.testbed(SCENARIO, limits=False)
-    bed.start("edge-0", [sys.executable, "-m", "http.server", "8080"])
-    assert float(bed.run("endpoint-0", [sys.executable, "-c", CONNECT, "edge-0"]).stdout) >= 0.06
-    assert bed.run("edge-0", ["cat"], input="text").stdout == "text"
-    assert bed.run("edge-0", ["sh", "-c", "echo no >&2; exit 3"]).returncode == 3
-    assert bed.run("edge-1", ["true"]).stderr.startswith("error: no node is called 'edge-1'")
+    bed.node("edge-0").start([sys.executable, "-m", "http.server", "8080"])
+    assert float(bed.node("endpoint-0").run([sys.executable, "-c", CONNECT, "edge-0"]).stdout) >= 0.06
+    assert bed.node("edge-0").run(["cat"], input="text").stdout == "text"
+    assert bed.node("edge-0").run(["sh", "-c", "echo no >&2; exit 3"]).returncode == 3
+    assert bed.node("edge-1").run(["true"]).stderr.startswith("error: no node is called 'edge-1'")
     assert 1 / 0
 
 def test_link(cellbed):
@@ -65,7 +65,7 @@ def test_wrong_scenario(cellbed):
 KILLED = """
 def test_killed(cellbed):
     bed = cellbed.testbed(SCENARIO, limits=False)
-    bed.start("edge-0", ["sleep", "1000"])
+    bed.node("edge-0").start(["sleep", "1000"])
     cellbed.link(offline=True).start(["sleep", "1001"])
     os.kill(os.getpid(), signal.SIGKILL)
 """

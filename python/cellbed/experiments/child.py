@@ -27,7 +27,7 @@ from cellbed_node.processes import die_with_parent
 
 if TYPE_CHECKING:
     from cellbed.experiments.run import Outcome
-    from cellbed.library import Run, Scenario
+    from cellbed.library import Run, RunError, Scenario
 
 
 def run(
@@ -59,7 +59,7 @@ def run(
         RunError: The run failed after its start, or had no good reply.
         KeyboardInterrupt: Ctrl-C ended the run in order; a note has its folder.
     """
-    from cellbed.library import RunError, load
+    from cellbed.library import load
 
     report = progress if callable(progress) else print if progress else None
     asked = describe(to_scenario(scenario), out)
@@ -75,10 +75,19 @@ def run(
     if outcome["error"] is None and strict and outcome["disturbed"] and found is not None:
         outcome["error"] = "the machine disturbed the run: " + "; ".join(found.summary.disturbances)
     if outcome["error"] is not None or found is None:
-        error = RunError(outcome["error"] or f"the run is {outcome['status']}")
-        error.run, error.lacking = found, outcome.get("lacking", False)
+        error = to_error(outcome)
+        error.run = found
         raise error
     return found
+
+
+def to_error(outcome: dict[str, Any]) -> RunError:
+    """Return the error of a run that failed."""
+    from cellbed.library import RunError
+
+    error = RunError(outcome["error"] or f"the run is {outcome['status']}")
+    error.lacking = outcome.get("lacking", False)
+    return error
 
 
 def to_scenario(given: Scenario | Mapping[str, Any] | Path | str) -> Scenario:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import tomli_w
-
 from cellbed.archive import open_archive
-from cellbed.scenario.applications import Application, Load, tables
+from cellbed.scenario.applications import Load, tables
 from cellbed.scenario.expectations import expectations
 from cellbed.scenario.nodes import AnyBackend
 from cellbed.scenario.places import PLACES
@@ -30,18 +29,14 @@ SCHEMA = "cellbed.schema.json"
 """A file beside a scenario by which editors complete it."""
 _AT_TOWER = "base-edge"
 _LIMIT = re.compile(r"\s*([\w.-]+)\s*([<>]=?)\s*(\S.*?)\s*")
-
 Answers = Mapping[str, str]
 """The answers so far, by question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its possible answers.
-
-    choices: description by answer; other answers are possible if `others` describes them. default: with the answers so
-    far; None if the question does not apply. check: raises CellbedError for an answer that makes no sense.
-    """
+    """A question. choices: description by answer. others: description of further answers, or empty. default: None if
+    the question does not apply. check: raises CellbedError for a wrong answer."""
 
     text: str
     choices: Callable[[], dict[str, str]]
@@ -50,72 +45,62 @@ class Question:
     check: Callable[[str], object]
 
 
-def _kinds() -> dict[str, str]:
-    return {kind: (inspect.getdoc(table) or "").partition("\n")[0] for kind, table in tables().items()}
+def _kinds() -> dict[str, Any]:
+    return {kind: table for kind, table in tables().items() if table.starter or _required(table) is not None}
 
 
 def _backends() -> dict[str, Any]:
-    return {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(get_args(AnyBackend)[0])}
+    found = {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(get_args(AnyBackend)[0])}
+    return {kind: each for kind, each in found.items() if _required(each) is not None}
 
 
-def _nodes() -> dict[str, str]:
-    return {kind: (inspect.getdoc(each) or "").partition("\n")[0] for kind, each in _backends().items()}
+def _describe(found: Mapping[str, Any]) -> dict[str, str]:
+    return {name: (inspect.getdoc(each) or "").partition("\n")[0] for name, each in found.items()}
 
 
 def _networks() -> dict[str, str]:
     found = dict.fromkeys(open_archive().names(), "a link of the archive")
-    return found | {name: "a radio link, generated" for name in PROFILES}
+    return found | dict.fromkeys(PROFILES, "a radio link, generated")
 
 
-def _default_load(answers: Answers) -> str | None:
+def _load(answers: Answers) -> str | None:
     table = tables()[answers["what"]]
     return table.usual_load if issubclass(table, Load) else None
 
 
-def _check_kind(text: str) -> None:
-    if text not in (names := list(tables())):
-        raise CellbedError(f"no kind {quote(text)}: {did_you_mean(text, names)}write one of {', '.join(names)}")
+def _choose(
+    what: str, text: str, names: Iterable[str], parse: Callable[[str], object] | None = None, example: str = ""
+) -> None:
+    """Check that a text is a name, or that `parse` accepts it. Errors: :class:`CellbedError`."""
+    names = list(names)
+    with contextlib.suppress(UnitError):
+        if text in names or (parse is not None and parse(text) is not None):
+            return
+    other = f", or {example}" if example else ""
+    raise CellbedError(f"no {what} {quote(text)}: {did_you_mean(text, names)}write one of {', '.join(names)}{other}")
 
 
 def _place(text: str) -> tuple[str, str]:
     """Return kind and place of the node in ``[KIND] [at PLACE]``. Errors: :class:`CellbedError`."""
     kind, at, place = text.partition(" at ")
-    kind, place = (kind.strip(), place.strip()) if at or kind in _backends() else ("namespace", kind.strip())
+    if not at and kind not in _backends():
+        kind, place = "namespace", kind
     place = place or _AT_TOWER
-    if kind not in (kinds := _backends()):
-        raise CellbedError(f"no kind of node {quote(kind)}: {did_you_mean(kind, kinds)}write one of {', '.join(kinds)}")
-    if place not in PLACES:
-        try:
-            DURATION.parse(place)
-        except UnitError:
-            hint = did_you_mean(place, [*PLACES, *kinds])
-            listed = f"a kind ({', '.join(kinds)}), a place ({', '.join(PLACES)}) or a one-way delay, '3 ms'"
-            raise CellbedError(f"no place {quote(place)}: {hint}write {listed}") from None
+    _choose("kind of node", kind, _backends())
+    _choose("kind of node or place", place, [*_backends(), *PLACES], DURATION.parse, "a one-way delay, '3 ms'")
     return kind, place
-
-
-def _check_network(text: str) -> None:
-    if text in (names := _networks()):
-        return
-    try:
-        BIT_RATE.parse(text)
-    except UnitError:
-        hint = did_you_mean(text, names)
-        raise CellbedError(
-            f"no network {quote(text)}: {hint}write one of {', '.join(list(names)[:12])}, or a rate, '12 Mbit/s'"
-        ) from None
 
 
 def _arrivals(text: str) -> dict[str, str]:
     """Return the keys of a load: ``closed``, ``RATE`` or ``poisson RATE``. Errors: :class:`CellbedError`."""
-    rate = text.removeprefix("poisson ")
     if text == "closed":
-        return {"arrivals": "closed"}
+        return {"arrivals": text}
+    rate = text.removeprefix("poisson ")
     try:
         FREQUENCY.parse(rate)
     except UnitError as error:
         raise CellbedError(f"{error}; or 'poisson 8 /s', or 'closed'") from None
-    return {"rate": rate, "arrivals": "poisson" if text != rate else "periodic"}
+    return {"rate": rate, "arrivals": "periodic" if rate == text else "poisson"}
 
 
 def _limits(text: str) -> dict[str, str]:
@@ -131,29 +116,39 @@ def _limits(text: str) -> dict[str, str]:
 
 
 QUESTIONS = {
-    "what": Question("What runs?", _kinds, "", lambda _: "image-classification", _check_kind),
+    "what": Question(
+        "What runs?",
+        lambda: _describe(_kinds()),
+        "",
+        lambda _: "image-classification",
+        lambda text: _choose("kind", text, _kinds()),
+    ),
     "where": Question(
         "On which kind of node?",
-        _nodes,
+        lambda: _describe(_backends()),
         f"KIND at PLACE, with one of {', '.join(PLACES)} or a one-way delay",
         lambda _: f"namespace at {_AT_TOWER}",
         _place,
     ),
     "network": Question(
-        "Over which network?", _networks, "a rate, '12 Mbit/s'", lambda _: "lte-suburban", _check_network
+        "Over which network?",
+        _networks,
+        "a rate, '12 Mbit/s'",
+        lambda _: "lte-suburban",
+        lambda text: _choose("network", text, _networks(), BIT_RATE.parse, "a rate, '12 Mbit/s'"),
     ),
     "load": Question(
         "Which load, of each endpoint?",
         lambda: {"closed": "the next request follows the reply"},
         "a rate, '8 /s' or 'poisson 8 /s'",
-        _default_load,
+        _load,
         _arrivals,
     ),
     "ask": Question(
         "What do you ask of it?",
         lambda: {NOTHING: "no expectation"},
         "limits, 'p99_latency < 300 ms, failed_share < 1 %'",
-        lambda answers: NOTHING if _default_load(answers) is None else "p99_latency < 300 ms",
+        lambda answers: "p99_latency < 300 ms" if _load(answers) else NOTHING,
         _limits,
     ),
 }
@@ -168,11 +163,9 @@ def collect(given: Mapping[str, str | None], ask: Callable[[str, Question, str],
     answers: dict[str, str] = {}
     for name, question in QUESTIONS.items():
         default, text = question.default(answers), given[name]
-        if default is None:
-            if text is not None:
-                raise CellbedError(f"--{name}: the kind '{answers['what']}' has none: remove it")
-            continue
-        while name not in answers:
+        if default is None and text is not None:
+            raise CellbedError(f"--{name}: the kind '{answers['what']}' has none: remove it")
+        while default is not None and name not in answers:
             asking = text is None and ask is not None
             answer = (ask(name, question, default) if text is None and ask else text or default).strip()
             try:
@@ -200,58 +193,47 @@ def save(path: Path, text: str, force: bool) -> None:
 
 def write(file: Path, answers: Answers) -> str:
     """Return the text of a scenario. file: its path."""
-    table = tables()[answers["what"]]
-    kind, place = _place(answers["where"])
-    group = "edge" if place == _AT_TOWER or place not in PLACES else "cloud"
-    load = _arrivals(answers["load"]) if "load" in answers else {}
-    completed = (file.parent / SCHEMA).exists()
+    kind, network = answers["what"], answers["network"]
+    table = tables()[kind]
+    node, place = _place(answers["where"])
+    group = "cloud" if place in PLACES and place != _AT_TOWER else "edge"
+    backend = {"kind": node, **(_required(_backends()[node]) or {})}
+    if network in PROFILES:
+        link = f'kind = "radio"\nprofile = "{network}"'
+    else:
+        up, down = (f"{network}.up", f"{network}.down") if open_archive().has(network) else (network, network)
+        link = f'up = "{up}"\ndown = "{down}"\nbase_delay = "10 ms"             # one way'
+    keys = table.starter or _lines({"server": "edge", **(_required(table) or {})})
     words = [word for name, answer in answers.items() for word in (f"--{name}", answer)]
-    return f"#:schema ./{SCHEMA}\n" * completed + _TEMPLATE.format(
-        about=_kinds()[answers["what"]],
+    return f"#:schema ./{SCHEMA}\n" * (file.parent / SCHEMA).exists() + _TEMPLATE.format(
+        about=_describe(tables())[kind],
         file=(path := printable(shlex.quote(str(file)))),
         command=printable(f"cellbed init {path} {shlex.join(words)}"),
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")[:64] or "scenario",
         endpoints=table.least_endpoints,
         group=group,
-        backend=_backend(kind),
-        link=_link(answers["network"]),
+        backend=_lines({"backend": backend}) if node != "namespace" else "",
+        link=link,
         core=f'{group} = "{place}"',
-        kind=answers["what"],
-        keys=_keys(table).replace('"edge"', f'"{group}"'),
-        load="".join(f'{key} = "{value}"\n' for key, value in load.items()),
-        expect=tomli_w.dumps(_limits(answers["ask"])) or '# p99_latency = "< 300 ms"\n',
+        kind=kind,
+        keys=keys.replace('"edge"', f'"{group}"') + _lines(_arrivals(answers["load"]) if "load" in answers else {}),
+        expect=_lines(_limits(answers["ask"])) or '# p99_latency = "< 300 ms"\n',
     )
 
 
-def _backend(kind: str) -> str:
-    """Return the lines of a node group's back end; none for the default."""
-    keys = {"kind": kind, **_required(_backends()[kind])}
-    return f"backend = {_inline(keys)}\n" if kind != "namespace" else ""
-
-
-def _link(network: str) -> str:
-    if network in PROFILES:
-        return f'kind = "radio"\nprofile = "{network}"'
-    up, down = (f"{network}.up", f"{network}.down") if open_archive().has(network) else (network, network)
-    return f'up = "{up}"\ndown = "{down}"\nbase_delay = "10 ms"             # one way'
-
-
-def _keys(table: type[Application]) -> str:
-    """Return the lines of an application: its starter, or its required keys with the values of their examples."""
-    if table.starter:
-        return table.starter
-    keys = {"server": "edge"} | {key: value for key, value in _required(table).items() if key not in ("server", "on")}
-    return "".join(f"{key} = {_inline(value)}\n" for key, value in keys.items())
-
-
-def _required(table: Any) -> dict[str, Any]:
-    """Return the required keys of a table with their first examples; of alternatives, the first."""
+def _required(table: Any) -> dict[str, Any] | None:
+    """Return the required keys of a table with their first examples, and of alternatives the first; None if one has no
+    example."""
     extra = table.model_config.get("json_schema_extra")
     alternatives = extra.get("anyOf", [{}]) if isinstance(extra, dict) else [{}]
-    needed = [*(name for name, each in table.model_fields.items() if each.is_required())]
-    needed += alternatives[0].get("required", ())
-    fields = {name: table.model_fields[name] for name in needed}
-    return {name: each.examples[0] for name, each in fields.items() if each.examples}
+    needed = [name for name, each in table.model_fields.items() if each.is_required() and name != "kind"]
+    needed += [name for name in alternatives[0].get("required", ()) if name not in ("server", "on")]
+    examples = {name: table.model_fields[name].examples for name in needed}
+    return {name: each[0] for name, each in examples.items()} if all(examples.values()) else None
+
+
+def _lines(keys: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_inline(value)}\n" for key, value in keys.items())
 
 
 def _inline(value: Any) -> str:
@@ -290,6 +272,6 @@ memory = "1 GiB"
 
 [apps.{kind}]
 kind = "{kind}"
-{keys}{load}
+{keys}
 [expect]                         # limits, which --check compares with the run
 {expect}"""

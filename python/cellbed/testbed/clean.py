@@ -106,16 +106,12 @@ def clean_cache(*, dry_run: bool = False) -> list[Cached]:
 
 def _is_held(path: Path) -> bool:
     """Return whether a process fills an unfinished folder at a path or in it."""
-    if path.is_symlink() or not path.is_dir():
-        return False
-    for each in (path, *path.glob(".*")):
-        if each.name.startswith("."):
-            try:
-                os.close(hold(each))
-            except BlockingIOError:
-                return True
-            except OSError:
-                continue
+    hidden = [each for each in (path, *path.glob(".*")) if each.name.startswith(".") and not path.is_symlink()]
+    for each in filter(Path.is_dir, hidden):
+        try:
+            os.close(hold(each))
+        except BlockingIOError:
+            return True
     return False
 
 
