@@ -73,6 +73,18 @@ def test_a_scenario_of_each_kind_is_written_and_accepted(tmp_path: Path) -> None
         assert [each.kind for each in written.applications.values()] == [kind]
 
 
+def test_the_suggested_expectation_can_be_decided(tmp_path: Path) -> None:
+    for kind, load_, measure in (
+        ("http", None, "p99_latency"),
+        ("http", "2 /s", "median_latency"),
+        ("web", None, "median_latency"),
+    ):
+        answers = starter.collect(dict.fromkeys(starter.QUESTIONS) | {"what": kind, "load": load_}, None)
+        assert answers["ask"] == f"{measure} < 300 ms"
+    of_programs = starter.collect(dict.fromkeys(starter.QUESTIONS) | {"what": "program"}, None)
+    assert of_programs["ask"] == "connections > 0"
+
+
 def test_a_kind_of_another_distribution_can_be_chosen(tmp_path: Path) -> None:
     site = install(tmp_path / "site", "[cellbed.applications]\necho = example_kind.kind:Echo\n")
     command = [sys.executable, "-m", "cellbed", "init", "x.toml", "--what", "echo"]

@@ -28,6 +28,8 @@ NOTHING = "nothing"
 SCHEMA = "cellbed.schema.json"
 """A file beside a scenario by which editors complete it."""
 _AT_TOWER = "base-edge"
+_FOR_P99 = 368
+"""Minimum number of requests for a P99 (docs/explanation/measurement.md)."""
 _LIMIT = re.compile(r"\s*([\w.-]+)\s*([<>]=?)\s*(\S.*?)\s*")
 Answers = Mapping[str, str]
 """The answers so far, by question."""
@@ -66,6 +68,14 @@ def _networks() -> dict[str, str]:
 def _load(answers: Answers) -> str | None:
     table = tables()[answers["what"]]
     return table.usual_load if issubclass(table, Load) else None
+
+
+def _expectation(answers: Answers) -> str:
+    """Return an expectation that a minute's requests can decide."""
+    if "load" not in answers:
+        return "connections > 0"
+    rate = _arrivals(answers["load"]).get("rate", "0 /s")
+    return f"{'p99_latency' if FREQUENCY.parse(rate) * 60 >= _FOR_P99 else 'median_latency'} < 300 ms"
 
 
 def _choose(
@@ -148,7 +158,7 @@ QUESTIONS = {
         "What do you ask of it?",
         lambda: {NOTHING: "no expectation"},
         "limits, 'p99_latency < 300 ms, failed_share < 1 %'",
-        lambda answers: "p99_latency < 300 ms" if _load(answers) else NOTHING,
+        _expectation,
         _limits,
     ),
 }
@@ -273,5 +283,5 @@ memory = "1 GiB"
 [apps.{kind}]
 kind = "{kind}"
 {keys}
-[expect]                         # limits, which --check compares with the run
+[expect]                         # limits for --check; a P99 needs 368 requests
 {expect}"""
