@@ -98,17 +98,32 @@ def live(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tun
-def test_tests_have_testbeds_and_links_skip_what_is_lacking_and_leave_nothing(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, TESTS)
-    assert "1 passed" in done.stdout, done.stdout
-    assert "FAILED test_mine.py::test_bed - ZeroDivisionError" in done.stdout
+def test_tests_have_testbeds_and_links_which_end_with_them(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, TESTS, "-k", "bed or link")
+    assert "FAILED test_mine.py::test_bed - ZeroDivisionError" in done.stdout, done.stdout
     assert "PASSED test_mine.py::test_link" in done.stdout
     assert "FAILED test_mine.py::test_wrong_link - ValueError: error: --up: " in done.stdout
+    assert live(tmp_path) == []
+
+
+@pytest.mark.needs_tun
+def test_a_test_ends_its_testbed_also_where_it_fails(tmp_path: Path) -> None:
+    short = """
+def test_bed(cellbed):
+    assert cellbed.testbed(SCENARIO, limits=False).node("edge-0").run(["sh", "-c", "exit 3"]).returncode == 4
+"""
+    done = run_pytest(tmp_path, short)
+    assert "FAILED test_mine.py::test_bed - AssertionError: assert 3 == 4" in done.stdout, done.stdout
+    assert live(tmp_path) == []
+
+
+def test_a_test_skips_by_what_is_lacking_and_fails_for_a_wrong_scenario(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, TESTS, "-k", "lacking or scenario")
     assert "FAILED test_mine.py::test_wrong_scenario - cellbed.scenario.problems.Scenario" in done.stdout
     (skip,) = (line for line in done.stdout.splitlines() if line.startswith("SKIPPED"))
     assert "nodes.edge.backend." in skip
-    assert live(tmp_path) == []
 
 
 @pytest.mark.slow

@@ -192,6 +192,8 @@ def check_new(path: Path, force: bool) -> None:
     """Check that a file may be written. Errors: :class:`CellbedError`."""
     if not force and (path.exists() or path.is_symlink()):
         raise CellbedError(f"{path}: exists already: write another name, or --force to replace it")
+    if not path.parent.is_dir():
+        raise CellbedError(f"{path}: there is no folder {path.parent}: make it, or write another path")
 
 
 def save(path: Path, text: str, force: bool) -> None:
