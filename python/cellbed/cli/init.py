@@ -12,6 +12,9 @@ import typer
 if TYPE_CHECKING:
     from cellbed.scenario.starter import Question
 
+MOST = 24
+"""Maximum number of choices printed."""
+
 
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("scenario.toml"),
@@ -54,8 +57,10 @@ def _ask(name: str, question: Question, default: str) -> str:
     print(f"\n{question.text} (--{name})")
     choices = question.choices()
     width = max(map(len, choices), default=0)
-    for choice, description in choices.items():
+    for choice, description in list(choices.items())[:MOST]:
         print(f"  {choice:{width}}  {description}")
+    if len(choices) > MOST:
+        print(f"  and {len(choices) - MOST} more")
     if question.others:
         print(f"  or {question.others}")
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cellbed.archive import open_archive
+from cellbed.archive.examples import EXAMPLES
 from cellbed.scenario.applications import Load, tables
 from cellbed.scenario.expectations import expectations
 from cellbed.scenario.nodes import AnyBackend
@@ -57,12 +58,12 @@ def _backends() -> dict[str, Any]:
 
 
 def _describe(found: Mapping[str, Any]) -> dict[str, str]:
-    return {name: (inspect.getdoc(each) or "").partition("\n")[0] for name, each in found.items()}
+    return {name: (inspect.getdoc(each) or "").partition("\n")[0].replace("``", "`") for name, each in found.items()}
 
 
 def _networks() -> dict[str, str]:
-    found = dict.fromkeys(open_archive().names(), "a link of the archive")
-    return found | dict.fromkeys(PROFILES, "a radio link, generated")
+    found = dict.fromkeys(EXAMPLES, "a synthetic link") | dict.fromkeys(PROFILES, "a radio link, generated")
+    return dict.fromkeys(open_archive().names(), "a link of the archive") | found
 
 
 def _load(answers: Answers) -> str | None:
@@ -134,7 +135,7 @@ QUESTIONS = {
         lambda text: _choose("kind", text, _kinds()),
     ),
     "where": Question(
-        "On which kind of node?",
+        "Where does the server run, on which kind of node?",
         lambda: _describe(_backends()),
         f"KIND at PLACE, with one of {', '.join(PLACES)} or a one-way delay",
         lambda _: f"namespace at {_AT_TOWER}",
