@@ -29,7 +29,7 @@ class Example:
         text, files = inputs.text(self.path), {}
         for quoted in re.findall(r'"([^"\n]+)"', text):
             if (source := self.path.parent / quoted).is_file():
-                files[folder / source.name] = source.read_bytes()
+                files[folder / source.name] = inputs.content(source)
                 text = text.replace(f'"{quoted}"', f'"{source.name}"')
         files = {folder / self.path.name: text.encode(), **files}
         if there := [target for target in files if target.exists()]:
