@@ -1,6 +1,7 @@
 """cellbed: a software testbed for applications on cellular networks.
 
-:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`, :func:`sweep` runs a :class:`Sweep` of them.
+:func:`run` runs a :class:`Scenario`, :func:`load` reads a :class:`Run`, :func:`sweep` runs a :class:`Sweep` of them. In
+a :class:`Testbed`, the nodes of a scenario stand for your commands.
 :class:`Link` is the link model as a library: packets in virtual time, as arrays. In a :class:`Cell`, several links
 share the time of a radio cell.
 """
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from cellbed.experiments.child import run as run
     from cellbed.experiments.sweep.library import Sweep as Sweep
     from cellbed.experiments.sweep.library import sweep as sweep
+    from cellbed.experiments.testbed import Testbed as Testbed
     from cellbed.library import Run as Run
     from cellbed.library import RunError as RunError
     from cellbed.library import Scenario as Scenario
@@ -30,6 +32,7 @@ else:
         "Fate": "outcomes",
         "Link": "link",
         "Outcomes": "outcomes",
+        "Testbed": "experiments.testbed",
         "run": "experiments.child",
     }
     _HOMES |= dict.fromkeys(("Run", "RunError", "Scenario", "load"), "library")

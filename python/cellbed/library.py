@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,10 +28,12 @@ class RunError(CellbedError):
 
     Attributes:
         run: The measurements, if there are any.
+        lacking: Whether the run did not start because this machine lacks something, which the text names.
     """
 
     exit_code = 1
     run: Run | None = None
+    lacking = False
 
 
 class Scenario:
@@ -219,6 +221,12 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.summary.status}, {_count_requests(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the summary of ``cellbed report``, for notebooks."""
+        from cellbed.report.terminal import as_html, show
+
+        return as_html(partial(show, self.path))
 
 
 def _count_requests(summary: Summary) -> str:

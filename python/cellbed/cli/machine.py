@@ -89,22 +89,47 @@ def build_image(
     print(place)
 
 
-def clean(as_json: Annotated[bool, typer.Option("--json", help="Print what was done as a JSON list.")] = False) -> None:
+def clean(
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Also remove what cellbed can make again, and print its sizes.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --cache: print the sizes and change nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+) -> None:
     """Clean up after killed runs and shells: processes, control groups, changed settings.
 
-    Live runs are not touched. Run it as the user who started the run (with sudo for runs of root).
+    Live runs are not touched; while there are any, the cache stays. Run it as the user who started the run (with sudo
+    for runs of root).
 
     \b
-    Example:
+    Examples:
       cellbed clean
+      cellbed clean --cache --dry-run
+      cellbed clean --cache
     """
+    from cellbed.support.errors import CellbedError
     from cellbed.testbed.clean import clean as clean_up
+    from cellbed.testbed.clean import clean_cache
 
-    done = clean_up()
+    if dry_run and not cache:
+        raise CellbedError("--dry-run needs --cache: add it")
+    done = [] if dry_run else clean_up()
+    cached = clean_cache(dry_run=dry_run) if cache else []
+    freed = sum(each.bytes for each in cached if not each.kept)
     if as_json:
-        print(json.dumps(done))
+        entries = [{"path": str(it.path), "bytes": it.bytes, "content": it.content, "kept": it.kept} for it in cached]
+        print(json.dumps({"done": done, "cache": entries, "bytes": freed} if cache else done))
         return
     for line in done:
         print(line)
-    if not done:
+    if cached:
+        from cellbed.cli.tables import print_table
+        from cellbed.report.formats import size
+
+        rows = [(size(it.bytes), str(it.path), it.content + (f"; kept: {it.kept}" if it.kept else "")) for it in cached]
+        print_table(("size", "in the cache", "content"), rows, right=("size",))
+        print(f"{'would free' if dry_run else 'freed'} {size(freed)}")
+    elif not done:
         print("nothing to clean")

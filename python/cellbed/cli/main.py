@@ -15,6 +15,8 @@ from cellbed.support.standard_streams import open_standard_streams
 
 VERBS = {
     "run": "Run a scenario and report where the time of each request went.",
+    "init": "Write a scenario from five questions.",
+    "examples": "List the scenarios that come with cellbed, or print or copy one.",
     "report": "Rebuild the tables and the report of a run.",
     "compare": "Compare runs, with intervals of the differences.",
     "simulate": "Simulate flows of a data centre and of radio cells in virtual time.",
@@ -77,8 +79,9 @@ def cellbed_(
 
     \b
     Start here:
-      cellbed doctor                           is this machine ready?
-      cellbed run scenarios/offload-lte.toml   run a scenario, see its report
+      cellbed doctor                      is this machine ready?
+      cellbed run --example offload-lte   run a scenario, see its report
+      cellbed init my.toml                write your own
       cellbed shell --up lte-suburban.up --down lte-suburban.down -- curl -sI https://example.org
     """
 

@@ -32,6 +32,13 @@ JUnit = Annotated[
 ]
 
 
+def example_names() -> list[str]:
+    """Return the names of the examples, for completion."""
+    from cellbed.scenario.examples import examples
+
+    return list(examples())
+
+
 def _print_log(is_wanted: bool) -> None:
     if is_wanted:
         from cellbed.runformat import log

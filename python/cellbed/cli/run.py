@@ -9,13 +9,19 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.options import Check, JUnit, Overcommit, ScenarioFile, Verbose, conclude, require
+from cellbed.cli.options import Check, JUnit, Overcommit, Verbose, conclude, example_names, require
 from cellbed.support.errors import CellbedError
 from cellbed_node import inputs
 
 
 def run(
-    scenario: ScenarioFile,
+    scenario: Annotated[Path | None, typer.Argument(help="The scenario file (TOML).", metavar="FILE")] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            "--example", help="Instead of a file: a scenario of `cellbed examples`.", autocompletion=example_names
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the run's folder.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
@@ -55,13 +61,14 @@ def run(
 
     \b
     Examples:
-      cellbed run scenarios/offload-lte.toml
-      cellbed run scenarios/offload-lte.toml --dry-run
-      cellbed run scenarios/offload-lte.toml --meter
-      cellbed run scenarios/offload-lte.toml --virtual
+      cellbed run --example offload-lte
+      cellbed run --example offload-lte --virtual
+      cellbed run my.toml --dry-run
+      cellbed run my.toml --meter
       cellbed run my.toml --check --junit results.xml
       cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
+    scenario = _choose(scenario, example)
     from cellbed.testbed.machine.cgroups import enforcement, enter_delegated_scope
 
     if not (no_limits or dry_run or virtual):
@@ -133,3 +140,22 @@ def run(
         where = f"; what was measured is in {outcome.folder}" if outcome.folder else " before anything was measured"
         print(f"interrupted{where}", file=sys.stderr)
     raise typer.Exit(exit_code(outcome, strict=strict, check=check_expectations))
+
+
+def _choose(file: Path | None, example: str | None) -> Path:
+    """Return the file of the scenario. Errors: :class:`CellbedError` if there is not exactly one."""
+    from cellbed.scenario.examples import examples, find_example
+
+    if file is not None and example is not None:
+        raise CellbedError(f"--example {example}: remove it, or the file {file}")
+    if example is not None:
+        return find_example(example).path
+    if file is not None:
+        return file
+    raise CellbedError(
+        "which scenario? Write one of\n"
+        "  cellbed run FILE              your scenario\n"
+        "  cellbed init FILE             write a scenario from five questions\n"
+        "  cellbed run --example NAME    an example; `cellbed examples` describes them\n"
+        f"examples: {', '.join(examples())}"
+    )

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,11 @@ from cellbed_node.processes import die_with_parent
 
 if TYPE_CHECKING:
     from cellbed.experiments.run import Outcome
-    from cellbed.library import Run, Scenario
+    from cellbed.library import Run, RunError, Scenario
 
 
 def run(
-    scenario: Scenario | Path | str,
+    scenario: Scenario | Mapping[str, Any] | Path | str,
     *,
     out: Path | str = "runs",
     limits: Enforcement = True,
@@ -43,7 +43,7 @@ def run(
     """Run a scenario in a separate process, as ``cellbed run``. Works from any thread, and in a notebook.
 
     Args:
-        scenario: Scenario, or path of its file.
+        scenario: Scenario, its tables, or the path of its file.
         out: Parent of the run's folder.
         limits: Enforce CPU and memory limits; ``"overcommit"`` accepts nodes that exceed this machine.
         strict: Raise :class:`RunError` for a disturbed run.
@@ -59,11 +59,10 @@ def run(
         RunError: The run failed after its start, or had no good reply.
         KeyboardInterrupt: Ctrl-C ended the run in order; a note has its folder.
     """
-    from cellbed.library import RunError, Scenario, load
+    from cellbed.library import load
 
-    chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     report = progress if callable(progress) else print if progress else None
-    asked = {"text": chosen.text, "folder": str(chosen.folder.absolute()), "out": str(Path(out).absolute())}
+    asked = describe(to_scenario(scenario), out)
     if virtual:
         asked["virtual"] = str(Path(profile).absolute()) if profile is not None else ""
     outcome, interrupted = _in_child(asked, limits, report)
@@ -76,14 +75,37 @@ def run(
     if outcome["error"] is None and strict and outcome["disturbed"] and found is not None:
         outcome["error"] = "the machine disturbed the run: " + "; ".join(found.summary.disturbances)
     if outcome["error"] is not None or found is None:
-        error = RunError(outcome["error"] or f"the run is {outcome['status']}")
+        error = to_error(outcome)
         error.run = found
         raise error
     return found
 
 
+def to_error(outcome: dict[str, Any]) -> RunError:
+    """Return the error of a run that failed."""
+    from cellbed.library import RunError
+
+    error = RunError(outcome["error"] or f"the run is {outcome['status']}")
+    error.lacking = outcome.get("lacking", False)
+    return error
+
+
+def to_scenario(given: Scenario | Mapping[str, Any] | Path | str) -> Scenario:
+    """Return the scenario, the scenario of tables, or of a file. Errors: :class:`CellbedError`."""
+    from cellbed.library import Scenario
+
+    if isinstance(given, Scenario):
+        return given
+    return Scenario(given) if isinstance(given, Mapping) else Scenario.load(given)
+
+
+def describe(scenario: Scenario, out: Path | str) -> dict[str, Any]:
+    """Return the description of a run for the separate process. out: parent of the run's folder."""
+    return {"text": scenario.text, "folder": str(scenario.folder.absolute()), "out": str(Path(out).absolute())}
+
+
 def _in_child(
-    asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
+    asked: dict[str, Any], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
     """Return the outcome of a run in a child process, and whether this process interrupted it."""
     interrupted = False
@@ -109,11 +131,14 @@ class ChildRun:
     """A run in a separate process (:func:`main`), which starts at once.
 
     asked: ``text`` of the scenario, ``folder`` of paths in it, and ``out``, the parent of the run's folder; ``virtual``
-    for a prediction: the path of its profile, or empty. held: an open file that the process keeps open. The process
-    ends in order if this process, or the thread that started it, ends.
+    for a prediction: the path of its profile, or empty; ``standing`` for a testbed: fields of its options. held: an
+    open file that the process keeps open. up: folder of a testbed that is up. The process ends in order if this
+    process, or the thread that started it, ends.
     """
 
-    def __init__(self, asked: dict[str, str], limits: Enforcement = True, held: int | None = None) -> None:
+    up: Path | None = None
+
+    def __init__(self, asked: dict[str, Any], limits: Enforcement = True, held: int | None = None) -> None:
         options = {True: [], False: ["--no-limits"], "overcommit": ["--overcommit"]}[limits]
         command = [sys.executable, "-P", "-m", "cellbed.experiments.child", *options]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until `close`
@@ -149,6 +174,8 @@ class ChildRun:
         for line in map(json.loads, lines):
             if "status" in line:
                 self._outcome = line
+            if "up" in line:
+                self.up = Path(line["up"])
             found += [line[key] for key in ("phase", "note") if key in line]
         return found
 
@@ -219,7 +246,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
+def _outcome(asked: dict[str, Any], limits: Enforcement) -> dict[str, Any]:
     from cellbed.experiments.real_run import Options, run
     from cellbed.experiments.run import finish
     from cellbed.scenario import load_text
@@ -232,11 +259,20 @@ def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
     if (profile := asked.get("virtual")) is not None:
         from cellbed.experiments.virtual import run as virtual
 
-        options = virtual.Options(Path(asked["out"]), path.parent, bool(limits), Path(profile) if profile else None)
-        outcome = virtual.run(asked["text"], plan, options, _Printer())
+        ideal = virtual.Options(Path(asked["out"]), path.parent, bool(limits), Path(profile) if profile else None)
+        outcome = virtual.run(asked["text"], plan, ideal, _Printer())
     else:
-        check(scenario, asked["text"], str(path), running=True, limits=limits)
-        outcome = run(asked["text"], plan, Options(Path(asked["out"]), bool(limits)), _Printer())
+        try:
+            check(scenario, asked["text"], str(path), running=True, limits=limits)
+        except CellbedError as error:
+            return failure(_text(error), error.exit_code) | {"lacking": True}
+        standing = asked.get("standing", {})
+        options = Options(
+            Path(asked["out"]), bool(limits), on_up=lambda folder: _print({"up": str(folder)}), **standing
+        )
+        outcome = run(asked["text"], plan, options, _Printer())
+        if standing:
+            return as_json(outcome)
     finish(outcome, _Printer())
     return as_json(outcome)
 

@@ -83,6 +83,12 @@ class SweepReport:
         for measure in self.measures:
             self.study.check(measure)
 
+    def _repr_html_(self) -> str:
+        """Return the printed report, for notebooks."""
+        from cellbed.report.terminal import as_html
+
+        return as_html(partial(show, self))
+
     @property
     def _runs(self) -> pl.DataFrame:
         """Return a row for each trial."""

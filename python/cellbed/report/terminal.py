@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +18,7 @@ from rich.text import Text
 from cellbed.measure.run_folder import applications_of, read_run
 from cellbed.report import cells, connections, formats, origin, ranking
 from cellbed.runformat.spans import PLACES
-from cellbed.support.console import Console
+from cellbed.support.console import IN_A_PIPE, Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,6 +110,16 @@ def new_console() -> Console:
     """Return a console for tables on standard output."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=LINE)
+
+
+def as_html(show: Callable[[Console], object]) -> str:
+    """Return the output of `show` as HTML, for notebooks."""
+    console = Console(
+        record=True, file=io.StringIO(), width=IN_A_PIPE, highlight=False, color_system="standard", force_jupyter=False
+    )
+    show(console)
+    form = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'
+    return console.export_html(inline_styles=True, code_format=form)
 
 
 def _headline(summary: Summary, description: dict[str, Any], console: Console) -> None:

@@ -34,6 +34,11 @@ class Application(Table):
 
     balances_requests: ClassVar[bool] = False
     """True for a kind whose load generator can choose a server for each request."""
+    starter: ClassVar[str] = ""
+    """The keys that ``cellbed init`` writes, as TOML with the server on "edge". Default: the required ones, from their
+    examples."""
+    least_endpoints: ClassVar[int] = 1
+    """Minimum number of clients."""
 
     client: AnyRole | None = Field(
         None, description="Node group of the clients. Default: the only group of endpoints.", examples=["endpoint"]
@@ -194,6 +199,9 @@ RATE_IF_NEEDED: dict[str, Any] = {
 
 class Load(Application):
     """An application with requests: when they are sent, and how long their replies may take."""
+
+    usual_load: ClassVar[str] = "8 /s"
+    """The load that ``cellbed init`` suggests: a rate, or ``closed``."""
 
     arrivals: Annotated[Arrivals, ARRIVALS_FORM] = Field(
         "periodic",

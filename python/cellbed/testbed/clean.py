@@ -9,6 +9,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.archive import TraceError, open_archive
@@ -16,9 +17,10 @@ from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
 from cellbed.support.errors import CellbedError
 from cellbed.support.processes import environments
+from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
-from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
+from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records, records
 from cellbed.testbed.nodes.container import remove_export
 from cellbed_node import inputs
 from cellbed_node.temporary import hold, remove_tree, sweep_temporary
@@ -46,6 +48,82 @@ def clean() -> list[str]:
         left = [*open_archive().sweep(), *sweep_cache()]
         done += [f"removed {path}, which was never finished" for path in left]
     return done
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """An entry of the cache folder. bytes: space on the disk. content: description. kept: why it stays, or empty."""
+
+    path: Path
+    bytes: int
+    content: str
+    kept: str = ""
+
+
+_CONTENTS = {
+    "downloads": "downloaded data sets",
+    "images": "unpacked container images",
+    "laws": "compiled laws",
+    "matplotlib": "fonts of figures",
+    "profiles": "profiles of predictions",
+    "replay": "recordings in the form that is replayed",
+    "traces": "traces in the form that is replayed",
+    "vm": "kernel and disk of VM nodes, of `cellbed vm build`",
+}
+"""Contents of the cache by name; all other entries are inputs and models of applications."""
+
+
+def clean_cache(*, dry_run: bool = False) -> list[Cached]:
+    """Remove what is in the cache folder, all of which can be made again, and return the entries.
+
+    Everything stays while a run, testbed or shell of this user lives, and each entry in which a command works. Links
+    are removed, never followed. Errors: :class:`CellbedError` if the folder is a link or another user's; ``OSError``.
+    """
+    root = cache_folder()
+    if not os.path.lexists(root):
+        return []
+    if not _is_own_folder(root):
+        raise CellbedError(f"{root}: a link or another user's folder: its files are not removed")
+    live = [record.identifier for record in records() if not record.is_stale()]
+    found = []
+    for path in sorted(root.iterdir()):
+        if live:
+            kept = f"{live[0]} is live"
+        elif path.is_mount():
+            kept = "another file system"
+        else:
+            kept = "a command works in it" if _is_held(path) else ""
+        content = _CONTENTS.get(path.name, "inputs and models of applications")
+        found.append(Cached(path, _disk_usage(path), content, kept))
+        if kept or dry_run:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _is_held(path: Path) -> bool:
+    """Return whether a process fills an unfinished folder at a path or in it."""
+    hidden = [each for each in (path, *path.glob(".*")) if each.name.startswith(".") and not path.is_symlink()]
+    for each in filter(Path.is_dir, hidden):
+        try:
+            os.close(hold(each))
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _disk_usage(path: Path) -> int:
+    """Return the space on the disk of a file or a tree, bytes."""
+    sizes = {}
+    paths = [path, *(Path(folder, name) for folder, *inside in os.walk(path) for names in inside for name in names)]
+    for each in paths:
+        with contextlib.suppress(OSError):
+            status = each.lstat()
+            sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
 
 
 def close(record: Record) -> None:

@@ -194,7 +194,12 @@ class Sweep:
         return f"<Sweep {str(self.path)!r}: {self._counted()}>"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self)[1:-1])}</p>{self.points._repr_html_()}"
+        """Return the points, and the tables of ``cellbed sweep report``, for notebooks."""
+        try:
+            tables = self.report()._repr_html_()
+        except CellbedError as error:  # no trial has a result
+            tables = f"<p>{html.escape(str(error))}</p>"
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>{self.points._repr_html_()}{tables}"
 
     def _counted(self) -> str:
         counts = self.trials.select("key", "status").unique().group_by("status").len().sort("status").rows()

@@ -1,7 +1,7 @@
 """Video calls in a scenario."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -22,6 +22,10 @@ class Call(Load):
     """Video calls between two Chromiums through a TURN relay, each frame followed from end to end."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["kind", "server"]})
+
+    starter: ClassVar[str] = 'server = "edge"                  # the relay\nwidth = 320\nheight = 180\n'
+    usual_load: ClassVar[str] = "15 /s"
+    least_endpoints: ClassVar[int] = 2
 
     kind: Literal["call"]
     peer: Name | None = Field(

@@ -145,6 +145,10 @@ class Http(WebLoad):
     """Requests to any HTTP server over HTTP/1.1 or HTTP/2, with TLS or without."""
 
     balances_requests: ClassVar[bool] = True
+    starter: ClassVar[str] = """\
+url = "http://{server.address}:8080/"
+server = { on = "edge", command = "python3 -m http.server --protocol HTTP/1.1 8080", ready = { port = 8080 } }
+"""
 
     kind: Literal["http"]
     url: Annotated[str, Field(max_length=4096)] = Field(

@@ -1,7 +1,7 @@
 """Programs of the user in a scenario."""
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -17,6 +17,11 @@ class Program(Application):
     """Any programs, unmodified: clients that start with the load, servers that run before it, or both."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["client"]}, {"required": ["server"]}]})
+
+    starter: ClassVar[str] = """\
+client = { on = "endpoint", command = "iperf3 --client {server.address} --time 20" }    # any program
+server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }
+"""
 
     kind: Literal["program"]
     drain: Wait = Field(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -29,6 +29,8 @@ class Transfers(Load):
             "anyOf": [{"required": [key]} for key in ("upload", "download", "upload_sizes", "download_sizes")],
         }
     )
+
+    usual_load: ClassVar[str] = "closed"
 
     kind: Literal["transfers"]
     protocol: Literal["tcp", "udp", "quic"] = Field(

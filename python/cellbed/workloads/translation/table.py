@@ -1,7 +1,7 @@
 """Translation in a scenario."""
 
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,8 @@ from cellbed.workloads.offloading.table import Offloading
 
 class Translation(Offloading):
     """Sentences go from the endpoints to a remote node over MQTT and come back translated."""
+
+    usual_load: ClassVar[str] = "1 /s"
 
     kind: Literal["translation"]
     model: Annotated[pathlib.Path, TRANSLATOR] | None = Field(

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -32,6 +32,8 @@ class Web(Load):
             "anyOf": [{"required": [name]} for name in _SOURCES],
         }
     )
+
+    usual_load: ClassVar[str] = "closed"
 
     kind: Literal["web"]
     page: str | None = Field(

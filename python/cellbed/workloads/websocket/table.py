@@ -1,7 +1,7 @@
 """WebSocket messages in a scenario."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -18,6 +18,11 @@ _REQUEST = "request"
 
 class Websocket(WebLoad):
     """Messages over WebSockets to any server, with its replies and the messages that it sends on its own."""
+
+    starter: ClassVar[str] = """\
+url = "ws://{server.address}:8765/"
+server = { on = "edge", command = "python3 server.py", ready = { port = 8765 } }    # your server
+"""
 
     kind: Literal["websocket"]
     url: Annotated[str, Field(max_length=4096)] = Field(
