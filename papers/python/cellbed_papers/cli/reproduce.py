@@ -22,8 +22,8 @@ PUBLICATIONS = "publications"
 """Group of entry points, below `cellbed.`: name of the publication, and module with a `PUBLICATION`."""
 _HELP = """{made.title}.
 
-The experiments and claims of {made.citation}. The same command continues after any stop. Exit status: 0 every trial has
-been run, 1 some failed, 2 bad input, 130 interrupted.
+The experiments and claims of {made.citation}. After an interruption, the same command continues. Exit status: 0 every
+trial has been run; 1 some failed; 2 bad input; 130 interrupted.
 
 \b
 Examples:
@@ -61,15 +61,20 @@ app = typer.Typer(
 
 @app.callback()
 def reproduce() -> None:
-    """Run the experiments of a publication and compare its claims with our trials."""
+    """Run the experiments of a publication and compare its claims with our trials.
+
+    \b
+    Example:
+      cellbed reproduce cosmic --short
+    """
 
 
 def _load(name: str) -> Any:
     return entries(PUBLICATIONS)[name].load().PUBLICATION
 
 
-_Short = Annotated[bool, typer.Option("--short", help="At most about ten minutes on two idle processors.")]
-_Out = Annotated[Path, typer.Option("--out", "-o", help="Parent of the results' folder.")]
+_Short = Annotated[bool, typer.Option("--short", help="Run a short version: ten minutes on two idle processors.")]
+_Out = Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Parent of the results' folder.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print experiments, trials and time, then exit.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
 
@@ -78,20 +83,22 @@ def _run_sweeps(
     ctx: typer.Context,
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", "-e", help="As --dry-run names them; repeatable. Default: all.", metavar="NAME"),
+        typer.Option("--experiment", "-e", help="Experiment, see --dry-run; repeatable. Default: all.", metavar="NAME"),
     ] = None,
     short: _Short = False,
     traces: Annotated[
         Path | None,
         typer.Option(
             "--traces",
-            help="Folder with the publication's recordings. Default: the archive's, else synthetic stand-ins, which "
-            "the page names.",
+            metavar="FOLDER",
+            help="Folder with the publication's recordings. Default: the archive's recordings, else synthetic "
+            "substitutes, which the page names.",
         ),
     ] = None,
     out: _Out = Path("reproductions"),
     repeats: Annotated[
-        int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
+        int,
+        typer.Option("--repeats", min=0, max=100, metavar="NUMBER", help="Maximum repetitions of a disturbed trial."),
     ] = 1,
     dry_run: _DryRun = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
@@ -120,23 +127,30 @@ def _simulate(
     ctx: typer.Context,
     figure: Annotated[
         list[str] | None,
-        typer.Option("--figure", "-f", help="As --dry-run names them; repeatable. Default: all.", metavar="NAME"),
+        typer.Option("--figure", "-f", help="Figure, see --dry-run; repeatable. Default: all.", metavar="NAME"),
     ] = None,
     short: _Short = False,
     sizes: Annotated[
         Path | None,
         typer.Option(
             "--sizes",
-            help="File of flow sizes, in packets: SIZE 1 CUMULATIVE-SHARE. Default: ours, after published values.",
+            metavar="FILE",
+            help="File of flow sizes; lines SIZE 1 CUMULATIVE-SHARE, SIZE in packets. Default: cellbed's file, after "
+            "published values.",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Simulations of each setting.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, max=1000, metavar="NUMBER", help="Simulations of each setting.")
+    ] = None,
     flows: Annotated[
-        int | None, typer.Option("--flows", min=10, max=1_000_000, help="Flows to users in each simulation.")
+        int | None,
+        typer.Option("--flows", min=10, max=1_000_000, metavar="NUMBER", help="Flows to users in each simulation."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, max=1024, help="Simulations at once. Default: as many as there are processors."),
+        typer.Option(
+            "--jobs", min=1, max=1024, metavar="NUMBER", help="Parallel simulations. Default: one per processor."
+        ),
     ] = None,
     out: _Out = Path("reproductions"),
     dry_run: _DryRun = False,

@@ -25,7 +25,7 @@ from cellbed.support.standard_streams import StatusLine
 
 _Names = Annotated[
     list[str],
-    typer.Argument(help="Entries of the archive, or directions of them.", autocompletion=entries_and_directions),
+    typer.Argument(help="Entries of the archive, or their directions.", autocompletion=entries_and_directions),
 ]
 
 
@@ -34,7 +34,7 @@ def _file(words: str) -> Any:
 
 
 def ls(
-    name: Annotated[str | None, typer.Argument(help="Only names that contain this text.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TEXT", help="Only names that contain this text.")] = None,
     technology: Annotated[
         str | None, text("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")
     ] = None,
@@ -93,6 +93,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the contents of an entry, a file or a recording.
+
     \b
     Examples:
       cellbed traces show lte-suburban
@@ -361,7 +362,7 @@ def export(
 
 
 def rm(
-    names: Annotated[list[str], typer.Argument(help="Entries, damaged ones included.", autocompletion=entry_names)],
+    names: Annotated[list[str], typer.Argument(help="Entries, also damaged.", autocompletion=entry_names)],
     as_json: AsJson = False,
 ) -> None:
     """Remove entries from the archive.
