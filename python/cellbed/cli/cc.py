@@ -66,7 +66,7 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
     for row in rows:
         table.add_row(str(row["name"]), str(row["origin"]), "yes" if row["virtual"] else "no", str(row["title"]))
     Console().print(table)
-    print("\nBeside their authors' implementations (ratios: ours to theirs):")
+    print("\nRelative to their authors' implementations:")
     for row in rows:
         if row["compared"]:
             print(f"{row['name']:14} {row['compared']}")
@@ -92,7 +92,7 @@ def describe(
     from cellbed.support.errors import printable
 
     found = find(law, Path.cwd())
-    beside = f"Beside its authors' implementation: {found.compared}"
+    beside = f"Relative to its authors' implementation: {found.compared}"
     print(printable(f"{found.name}: {found.title}\n\n{found.description}\n\n{beside}\n\n{found.path}"))
 
 

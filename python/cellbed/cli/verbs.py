@@ -51,7 +51,7 @@ class Verb(TyperCommand):
             raise
 
 
-def _name_values(command: Any) -> None:
+def name_values(command: Any) -> None:
     """Set missing metavars, recursively: ``TEXT`` for an option instead of Python's ``list[str]``."""
     for each in command.params:
         kind: Any = getattr(each, "type_descriptor", None)
@@ -63,7 +63,7 @@ def _name_values(command: Any) -> None:
         if each.param_type_name == "argument" and not kind.is_choice:
             each.display_type_rich = lambda ctx: None
     for each in getattr(command, "commands", {}).values():
-        _name_values(each)
+        name_values(each)
 
 
 _METAVARS = {"str": "TEXT", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}
@@ -84,5 +84,5 @@ def _load(package: str, verb: str, module_name: str | None) -> Any:
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(verb, cls=Verb)(app)
         command = typer.main.get_command(alone)
-    _name_values(command)
+    name_values(command)
     return command

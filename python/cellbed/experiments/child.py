@@ -66,7 +66,7 @@ def run(
     asked = {"text": chosen.text, "folder": str(chosen.folder.absolute()), "out": str(Path(out).absolute())}
     if virtual:
         asked["virtual"] = str(Path(profile).absolute()) if profile is not None else ""
-    outcome, interrupted = _in_child(asked, limits, report)
+    outcome, interrupted = _run_in_child(asked, limits, report)
     found = load(outcome["folder"]) if outcome["folder"] and (Path(outcome["folder"]) / "run.json").exists() else None
     if interrupted or outcome["status"] == "interrupted":
         stopped = KeyboardInterrupt()
@@ -82,7 +82,7 @@ def run(
     return found
 
 
-def _in_child(
+def _run_in_child(
     asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
     """Return the outcome of a run in a child process, and whether this process interrupted it."""

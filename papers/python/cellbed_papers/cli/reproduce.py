@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from cellbed.extension.files import entries
+from cellbed.extension.verbs import name_values
 
 if TYPE_CHECKING:
     from cellbed_papers.reproduce.page import Result
@@ -47,7 +48,9 @@ class _Publications(TyperGroup):
         run, option = (_run_sweeps, "--experiment") if isinstance(made, SweptPublication) else (_simulate, "--figure")
         command = typer.Typer(add_completion=False, rich_markup_mode=None)
         command.command(cmd_name, help=_HELP.format(made=made, option=option), short_help=made.title)(run)
-        return typer.main.get_command(command)
+        shown = typer.main.get_command(command)
+        name_values(shown)
+        return shown
 
 
 app = typer.Typer(
@@ -74,7 +77,7 @@ def _load(name: str) -> Any:
 
 
 _Short = Annotated[bool, typer.Option("--short", help="Run a short version: ten minutes on two idle processors.")]
-_Out = Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Parent of the results' folder.")]
+_Out = Annotated[Path, typer.Option("--out", "-o", help="Parent of the results' folder.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print experiments, trials and time, then exit.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
 
@@ -90,15 +93,13 @@ def _run_sweeps(
         Path | None,
         typer.Option(
             "--traces",
-            metavar="FOLDER",
             help="Folder with the publication's recordings. Default: the archive's recordings, else synthetic "
             "substitutes, which the page names.",
         ),
     ] = None,
     out: _Out = Path("reproductions"),
     repeats: Annotated[
-        int,
-        typer.Option("--repeats", min=0, max=100, metavar="NUMBER", help="Maximum repetitions of a disturbed trial."),
+        int, typer.Option("--repeats", min=0, max=100, help="Maximum repetitions of a disturbed trial.")
     ] = 1,
     dry_run: _DryRun = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
@@ -134,23 +135,17 @@ def _simulate(
         Path | None,
         typer.Option(
             "--sizes",
-            metavar="FILE",
             help="File of flow sizes; lines SIZE 1 CUMULATIVE-SHARE, SIZE in packets. Default: cellbed's file, after "
             "published values.",
         ),
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, max=1000, metavar="NUMBER", help="Simulations of each setting.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Simulations of each setting.")] = None,
     flows: Annotated[
-        int | None,
-        typer.Option("--flows", min=10, max=1_000_000, metavar="NUMBER", help="Flows to users in each simulation."),
+        int | None, typer.Option("--flows", min=10, max=1_000_000, help="Flows to users in each simulation.")
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs", min=1, max=1024, metavar="NUMBER", help="Parallel simulations. Default: one per processor."
-        ),
+        typer.Option("--jobs", min=1, max=1024, help="Parallel simulations. Default: one per processor."),
     ] = None,
     out: _Out = Path("reproductions"),
     dry_run: _DryRun = False,

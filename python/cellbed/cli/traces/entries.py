@@ -75,7 +75,7 @@ def ls(
         lines = table.write_ndjson().rstrip("\n").replace("\n", ",\n")
         print(f"[\n{lines}\n]" if lines else "[]")
     elif contents.frame.is_empty():
-        print("the archive has no entries; `cellbed traces add` and `cellbed traces fetch` add some", file=sys.stderr)
+        print("the archive is empty; `cellbed traces add` and `cellbed traces fetch` add entries", file=sys.stderr)
     elif table.is_empty():
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
     else:
@@ -135,7 +135,7 @@ def _show_trace(name: str, as_json: bool) -> None:
         source = resolve(name, Path.cwd())
         trace = source.trace
     except TraceError as error:
-        raise TraceError(_to_add(name) or str(error)) from None
+        raise TraceError(_remedy(name) or str(error)) from None
     figures = {
         "name": source.name,
         "direction": ENDINGS.get(source.name.rpartition(".")[2], ""),
@@ -156,7 +156,7 @@ def _show_trace(name: str, as_json: bool) -> None:
     )
 
 
-def _to_add(name: str) -> str | None:
+def _remedy(name: str) -> str | None:
     """Return a remedy if a file is a recording but no trace; else None."""
     from cellbed.archive import TraceError
     from cellbed.recordings.importing import recognise

@@ -40,13 +40,13 @@ def _durations(text: str) -> tuple[int, ...]:
 def _time(text: str, least: str, most: str) -> Any:
     """Return an option for a duration from `least` to `most`, both with a unit."""
 
-    def bounded(written: str) -> int:
+    def parse(written: str) -> int:
         value = duration(written)
         if not duration(least) <= value <= duration(most):
-            raise typer.BadParameter(f"'{written:.40}' is not from {least} to {most}")
+            raise typer.BadParameter(f"'{written:.40}' is out of range: write {least} to {most}")
         return value
 
-    return typer.Option(parser=bounded, metavar="TIME", help=text)
+    return typer.Option(parser=parse, metavar="TIME", help=text)
 
 
 _As = Literal["opportunities", "rate"]
