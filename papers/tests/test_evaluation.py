@@ -101,9 +101,9 @@ def test_each_trial_has_its_own_position_and_seed_within_the_course() -> None:
     for profile in plan.profiles:
         for application in plan.applications:
             for trial in range(3):
-                position_ns, seed = plan.beginning(profile, trial, application)
+                position_ns, seed = plan.begin(profile, trial, application)
                 assert position_ns / 1e9 + application.length_s <= 60
-                assert (position_ns, seed) == a_plan(5).beginning(profile, trial, application)
+                assert (position_ns, seed) == a_plan(5).begin(profile, trial, application)
                 seen.add((position_ns, seed))
     assert len(seen) == 12
 

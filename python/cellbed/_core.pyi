@@ -175,7 +175,7 @@ class Direction:
         """What left or was dropped by `until_ns`."""
 
     def drain(self) -> Columns:
-        """What leaves or is dropped until nothing moves any more."""
+        """Packets that leave or are dropped until no packet moves."""
 
     def change(self, at_ns: int, stage: int, to: str) -> None:
         """Let a stage become another of its kind."""
@@ -275,7 +275,7 @@ class VirtualNetwork:
         """Ask for an event "due" at a time."""
 
     def restart(self, zero_ns: int) -> None:
-        """Start all schedules anew at a time; bins of the series before it are not kept."""
+        """Restart all schedules at a time, and discard earlier bins of the series."""
 
     def next_event(self, until_ns: int) -> tuple[str, int, int, bool, int] | None:
         """The next event by a time, or None: "due", "open", "message", "room" or "datagram" (at its target), its time,

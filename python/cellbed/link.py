@@ -1,6 +1,6 @@
 """One direction of a link in virtual time: arrays of arrivals in, arrays of departures out.
 
-The stages are the emulator's. So the results equal the emulator's to the nanosecond, without waiting for a clock.
+The stages and the results equal the emulator's, to the nanosecond, without waiting for a clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Value = str | float | Mapping[str, Any]
 
 
 class Link:
-    """One direction of a link, at rest at time 0.
+    """One direction of a link, empty at time 0.
 
     A packet passes loss, duplication, corruption, the bottleneck and the delay in this order::
 
@@ -204,7 +204,7 @@ class Link:
         duplication: Value | None = None,
         corruption: Value | None = None,
     ) -> None:
-        """Change the link from a time on; stages without a new value stay. Arguments: see :class:`Link`.
+        """Change the link from a time on; stages without a new value stay unchanged. Arguments: see :class:`Link`.
 
         A smaller queue drops excess packets. :meth:`run` uses only the initial changes.
 
@@ -212,7 +212,7 @@ class Link:
             at: Text, or ns since the link's start; must not be before earlier changes.
 
         Raises:
-            ValueError: `at` is past, or the link was made without this stage.
+            ValueError: `at` is in the past, or the link was made without this stage.
         """
         settings = _settings(
             rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption
@@ -311,7 +311,7 @@ def _json(config: Any) -> str:
 
 def _number(stage: int) -> int:
     if stage < 0:
-        raise ValueError(f"no stage {stage}: stages count from 0")
+        raise ValueError(f"no stage {stage}: stages are numbered from 0")
     return stage
 
 
@@ -325,7 +325,7 @@ def time_of(at: str | int) -> int:
     except TypeError:
         raise ValueError(f"{at!r} is not a time: write text such as '30 s', or whole nanoseconds") from None
     if not 0 <= nanos < 2**63:
-        raise ValueError(f"{nanos} ns is not a time of a link: times count from 0 at its start")
+        raise ValueError(f"{nanos} ns is not a time of a link: times begin at 0")
     return nanos
 
 

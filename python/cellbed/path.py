@@ -85,7 +85,7 @@ class Trains:
     """Packet trains, a row each.
 
     sent: sending time. completion: ns from then until the sender receives the acknowledgement of the last packet; -1 if
-    one of these two was lost. arrivals: of each train the arrival times of its packets, -1 if lost.
+    one of these two was lost. arrivals: arrival times of the packets of each train, -1 if lost.
     """
 
     sent: Int64

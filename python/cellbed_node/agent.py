@@ -368,7 +368,7 @@ class Disk:
     def fill(self, full: bool) -> None:
         """Take all free space, or release it. Errors: ``OSError``.
 
-        Fill by writes: a failed ``fallocate`` releases all its space, so its retries never end beside busy writers.
+        Fill by writes: a failed ``fallocate`` releases all its space, so its retries never end while others write.
         """
         if self._file >= 0:
             os.close(self._file)

@@ -115,7 +115,7 @@ def _configuration(arguments: list[str]) -> dict[str, Any]:
         raise ValueError("usage: --config FILE.json")
     config = json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
     if not isinstance(config, dict):
-        raise ValueError(f"{arguments[1]}: should hold one JSON object")
+        raise ValueError(f"{arguments[1]}: not a JSON object")
     return config
 
 

@@ -57,7 +57,7 @@ class Halve:
 
 class ReduceResolution:
     """All requests, but with smaller payloads while the latency is above a threshold: the alternative in the same
-    section. scale: of width and height."""
+    section. scale: scale of width and height."""
 
     def __init__(self, above_ns: int, scale: float) -> None:
         self._above_ns = above_ns

@@ -62,7 +62,7 @@ class _Node:
     def store(self, body: bytes) -> int:
         """Store the body of an export; return the status of the reply."""
         if self.written + HEADER.size + len(body) > LARGEST_RECORD:
-            self.lose(f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept")
+            self.lose(f"the record of the node has its maximum size, {LARGEST_RECORD >> 20} MiB")
             return 413
         try:
             self.record.write(HEADER.pack(len(body), time.monotonic_ns(), clock_ahead(time.CLOCK_REALTIME)) + body)
@@ -99,7 +99,7 @@ class _Exporter:
             self._protocol.receive_data(data)
             return self._process()
         except h11.RemoteProtocolError:
-            self.node.lose("they are no whole requests of HTTP/1.1")
+            self.node.lose("they are not complete HTTP/1.1 requests")
             return False
         except (h11.LocalProtocolError, OSError):
             return False
@@ -152,7 +152,7 @@ class _Exporter:
                 self.node.lose(f"a body is larger than {LARGEST_BODY >> 20} MiB")
                 return 413
         elif coding != b"identity":
-            self.node.lose("they are compressed by another method than gzip")
+            self.node.lose("their compression is not gzip")
             return 415
         return self.node.store(body)
 
@@ -209,8 +209,8 @@ def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _No
 
 
 def main(config: dict[str, str]) -> None:
-    """Receive on this machine alone, until the end of standard input. config: the node; ``record``: file for bodies;
-    ``lost``: file for losses."""
+    """Receive for one node on this machine, until the end of standard input. config: ``node``: its name; ``record``:
+    file for bodies; ``lost``: file for losses."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS) as listener:
         message = json.dumps({"node": config["node"], "file": config["record"]}).encode()

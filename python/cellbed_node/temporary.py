@@ -69,8 +69,8 @@ def remove_stale(folders: Iterable[Path]) -> list[Path]:
 
 def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: Any) -> None:
     """Remove a folder with all files of programs, also subfolders that the owner may not enter: at any depth
-    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``; they force removal by
-    another program.
+    (``shutil.rmtree`` is recursive), and without following links. options: options of ``subprocess.run``; they force
+    removal by another program.
 
     Errors: ``OSError``.
     """

@@ -228,7 +228,7 @@ def test_markov_records_its_input(archive: Archive) -> None:
         (("lte-netherlands", "--name", "Not A Name", "--duration", "1 s"), "is not a valid name"),
         (("lte-netherlands", "--name", "lte-suburban"), "lte-suburban"),
         (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "300 s"), "no obstacle within the"),
-        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-for", "0 s"), "'0 s' is not from 1 ms to"),
+        (("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-for", "0 s"), "'0 s' is out of range"),
     ],
 )
 def test_invalid_options_are_refused_in_a_line_before_generation(

@@ -316,7 +316,7 @@ RATES = "time_s,downlink_mbps\n1,2\n2,3\n"
         (X, Options(), "no column is called downlink_mbit_s or the like: it has `time_s`, `x`: write --column"),
         ("time_s,downlink_mbps,downlink_kbps\n1,2,2\n2,3,2\n", Options(), "may both be the downlink: write --column"),
         (X, Options(columns={"downlink": "y:bps"}), "no such column"),
-        (X, Options(columns={"downlink": "x:furlong"}), "`furlong` is no unit: write 'downlink=COLUMN:UNIT', with a"),
+        (X, Options(columns={"downlink": "x:furlong"}), "`furlong` is not a unit: write 'downlink=COLUMN:UNIT', with"),
         (X, Options(columns={"up": "x:bps"}), "a column is one of time, uplink, downlink"),
         ("time_s,downlink_mbps\n1,2\n2,\n", Options(), "--missing"),
         (RATES, Options(direction="uplink"), "`downlink_mbps` is of the downlink"),

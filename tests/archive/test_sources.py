@@ -130,7 +130,7 @@ def test_corks_drives_of_2020(archive: Archive, tmp_path: Path) -> None:
     assert rows(archive, name, "downlink") == [(0, 100e6), (1 * S, 150e6), (3 * S, 40e6)]
     assert rows(archive, name, "round-trip") == [(1 * S, 40_000_000), (3 * S, 74_500_000)]
     assert "uplink" not in archive.entry(name).parts
-    assert result.notes[name] == ["the phone's clock was set back 1 times, by 2 s at most; time stands still there"]
+    assert result.notes[name] == ["the phone's clock was set back 1 times, by 2 s at most; times are constant there"]
     about = archive.entry(name).about
     assert (about.technology, about.note) == ("5g", "On 5G 60%, LTE 40% of the rows.")
     assert "player's" in (archive.entry(result.kept[1]).about.note or "")
@@ -172,9 +172,7 @@ def test_traces_of_mmwave_in_the_wild(archive: Archive, server: FileServer) -> N
     about = archive.entry(name).about
     assert (about.technology, about.band, about.operator, about.mobility) == ("5g", "mmwave", "Verizon", "walking")
     assert archive.entry(result.kept[0]).about.band is None
-    assert result.left_out == {
-        "4g_trace_walking_60048_c": "line 2: 1 lines do not have a time and a rate, this one first"
-    }
+    assert result.left_out == {"4g_trace_walking_60048_c": "line 2: not a time and a rate; number of such lines: 1"}
 
 
 def at_server(source: Source, server: FileServer, files: dict[str, bytes]) -> Source:
@@ -321,7 +319,7 @@ def test_an_unreachable_server_is_reported_with_a_remedy(tmp_path: Path) -> None
 def test_a_cut_that_nobody_can_see_is_found_by_the_checksum(server: FileServer, tmp_path: Path) -> None:
     server.length = False
     server.cut_after["/data.zip"] = [1000]
-    with pytest.raises(TraceError, match="not what its publisher says"):
+    with pytest.raises(TraceError, match="not have the published checksum"):
         fetched(server, tmp_path, SHA256)
     assert left(tmp_path) == []
     server.cut_after.clear()
@@ -339,7 +337,7 @@ def test_checksums_are_those_of_the_publishers_tools(tmp_path: Path) -> None:
     ("to", "says"),
     [
         ("/data.zip", "answers 302"),
-        ("ftp://127.0.0.1/x", "cannot vouch for the files"),
+        ("ftp://127.0.0.1/x", "which is not HTTPS"),
         ("file:///etc/passwd", "is not allowed"),
     ],
 )
@@ -362,7 +360,7 @@ def test_a_server_that_is_busy_or_falls_silent_is_asked_again(server: FileServer
     server.stalls.add("/data.zip")
     news: list[str] = []
     assert fetched(server, tmp_path, report=news.append).read_bytes() == CONTENT
-    assert "the server answers 503 (Service Unavailable): once more in 10 ms, attempt 2 of 5" in news
+    assert "the server answers 503 (Service Unavailable): retry in 10 ms, attempt 2 of 5" in news
 
 
 # Archives that nobody vouches for: their files come out, and nothing else happens.

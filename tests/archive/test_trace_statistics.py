@@ -198,7 +198,7 @@ def test_the_bits_of_a_rate_are_all_in_the_bins(rows: list[tuple[int, float]], t
 @pytest.mark.parametrize(
     ("columns", "content", "duration", "words"),
     [
-        ({"at_ns": [1, 3, 2]}, Content.OPPORTUNITIES, 10, "run backwards"),
+        ({"at_ns": [1, 3, 2]}, Content.OPPORTUNITIES, 10, "times decrease"),
         ({"at_ns": [1, None, 2]}, Content.OPPORTUNITIES, 10, "missing times in at_ns"),
         ({"at_ns": [-1, 2]}, Content.OPPORTUNITIES, 10, "a time is negative"),
         ({"at_ns": []}, Content.OPPORTUNITIES, 10, "has a column at_ns of whole numbers"),

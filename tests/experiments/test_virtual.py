@@ -83,7 +83,7 @@ def predict_web(
 
 def sample(run: Path) -> dict[str, Any]:
     """The first sample of the profile that is read from a run."""
-    return profiles.of_run(run).applications["web"][0]
+    return profiles.extract_profile(run).applications["web"][0]
 
 
 def requests(run: Path) -> pl.DataFrame:
@@ -185,7 +185,7 @@ def test_a_reply_over_http2_is_written_in_the_parts_of_the_profile(
 ) -> None:
     wire = 1018 if last == 0 else 1009
     run = predict_web(tmp_path, {"bytes_down": 900, "wire_down": wire, "head": head, "tail": tail, "last": last}, "2")
-    found = profiles.of_run(run).applications["web"]
+    found = profiles.extract_profile(run).applications["web"]
     assert {(each["tail"], each["last"]) for each in found} == {(tail, last)}
     if head == 100:
         assert {each["head"] for each in found[1:]} == {head}
@@ -211,7 +211,7 @@ def test_only_the_first_requests_take_the_time_of_cold_programs(tmp_path: Path) 
     assert found["part_generator"][1:].max() < 0.01  # type: ignore[operator]
     # The connection opens when the generator has taken up the request, 10 ms and more before the server has it.
     assert found["part_connect_uplink"][0] > 0.01
-    again = profiles.of_run(run).applications["web"]
+    again = profiles.extract_profile(run).applications["web"]
     assert [round(each["server"], -6) for each in again if "cold" in each] == [30_000_000]
 
 
@@ -431,11 +431,11 @@ def test_a_profile_of_a_disturbed_or_lossy_run_is_not_kept(translated: Path, tmp
     made = tmp_path / "made"
     shutil.copytree(translated, made)
     (made / "profile.json").unlink()
-    assert profiles.of_run(made).objections == []
+    assert profiles.extract_profile(made).objections == []
     (made / "run.json").write_text(json.dumps(described(made) | {"deaths": ["the service was replaced"]}))
     record = made / "raw" / "workload.endpoint-0.requests.jsonl"
     record.write_text(record.read_text().replace('"status":"ok"', '"status":"lost"', 2))
-    profile = profiles.of_run(made)
+    profile = profiles.extract_profile(made)
     place = tmp_path / "cache" / "0123.json"
     with pytest.raises(profiles.ProfileError) as caught:
         profiles.keep(profile, place)

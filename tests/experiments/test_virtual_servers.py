@@ -57,7 +57,7 @@ def test_a_prediction_over_http2_is_near_a_real_run_of_nginx_whose_replies_share
     # The replies are 1.1 times what the link carries.
     real = run(tmp_path)
     predicted = run(tmp_path, "--virtual", "--profile", real)
-    assert profiles.of_run(real).applications["files"][0]["turn"] >= 32_000
+    assert profiles.extract_profile(real).applications["files"][0]["turn"] >= 32_000
     # Most of it is the wait behind other replies, on any machine.
     latency = [pl.read_parquet(each / "requests.parquet")["latency_s"] for each in (real, predicted)]
     for share in (0.5, 0.9):

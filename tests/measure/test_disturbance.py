@@ -140,10 +140,10 @@ FROZEN = {"standstill": {20: 150 * MS}, "stood_until": {20: T0 + round(20.75 * S
 
 def test_a_frozen_emulator_always_disturbs_a_run_without_requests(tmp_path: Path) -> None:
     (reason,) = judged(tmp_path, emulator(**FROZEN), host())
-    assert reason == "the emulator stood still for 150 ms from 20.6 s on"
+    assert reason == "the emulator did not run for 150 ms from 20.6 s on"
     # Stopped for the rest of the run and longer: one record for all of it.
     records = emulator(4, standstill={3: 14 * S}, stood_until={3: T0 + 17 * S}, end={3: T0 + 17 * S})
-    assert "the emulator stood still for 14 s from 3.0 s on" in judged(tmp_path, records, host())
+    assert "the emulator did not run for 14 s from 3.0 s on" in judged(tmp_path, records, host())
     # Never continued: its records end.
     (reason,) = judged(tmp_path, emulator(4), host())
     assert reason.startswith("the emulator recorded nothing from 4.0 s on")
@@ -216,7 +216,7 @@ def test_a_standstill_disturbs_where_requests_were_under_way(tmp_path: Path) -> 
     )
     (reason,) = judged(tmp_path, emulator(**FROZEN), host(), lost)
     assert (
-        reason == "the emulator stood still for 150 ms from 20.6 s on, and 1 request of web of that time got no reply"
+        reason == "the emulator did not run for 150 ms from 20.6 s on, and 1 request of web of that time got no reply"
     )
 
 

@@ -532,7 +532,7 @@ def test_packets_that_prove_links_before_the_schedule_are_not_the_runs(tmp_path:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "no run.json"), ("{", "not JSON"), ("[]", "one JSON object"), ('{"format": 99}', "format 99")],
+    [(None, "no run.json"), ("{", "not JSON"), ("[]", "not a JSON object"), ('{"format": 99}', "format 99")],
 )
 def test_what_is_not_a_run_is_refused(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cellbed.measure.pages import with_paths
+from cellbed.measure.pages import add_paths
 from cellbed.runformat.description import Composed
 from cellbed.runformat.spans import Span, on_path
 
@@ -31,7 +31,7 @@ def _object(number: int, initiator: int | None, begin_ms: int, *parts_ms: int | 
 def _path(objects: list[dict[str, Any]], end_ms: int) -> tuple[float | None, ...]:
     """Return the browser's time, the server's and the transport's on the path of a load that began at 0, ms."""
     pages = pl.DataFrame({"endpoint": ["e"], "request": [0], "started_ns": [0], "reply_ns": [end_ms * MS]})
-    row = with_paths(pages, pl.DataFrame(objects), APPLICATION).row(0, named=True)
+    row = add_paths(pages, pl.DataFrame(objects), APPLICATION).row(0, named=True)
     names = ("path_browser_ns", "path_server_ns", "path_transport_ns")
     return tuple(None if row[name] is None else row[name] / MS for name in names)
 

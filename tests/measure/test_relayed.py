@@ -3,7 +3,7 @@
 import polars as pl
 
 from cellbed.measure.packets import UDP, crossings
-from cellbed.measure.relayed import with_relayed
+from cellbed.measure.relayed import add_relayed
 from cellbed.measure.streams import Streams
 from cellbed.runformat.description import Timed
 from packet_logs import MS, Log, as_array
@@ -35,7 +35,7 @@ class Relayed(Log):
             | {"sent_ns": round(sent * MS), "received_ns": round(received * MS)}
             for sent, received in times_ms
         ]
-        found = with_relayed(pl.DataFrame(rows), CALL, streams)
+        found = add_relayed(pl.DataFrame(rows), CALL, streams)
         known = found.drop_nulls("local_port")
         assert set(known["local_port"]) <= {50_000}
         assert set(known["receiver_port"]) <= {50_001}

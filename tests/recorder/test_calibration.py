@@ -25,7 +25,7 @@ def test_nothing_that_comes_through_is_an_error_that_says_so() -> None:
     silent = Link(rate="10 Mbit/s", loss=0.999999)
     with pytest.raises(CalibrationError, match=r"nothing arrived uplink .*Is the server running"):
         calibrate_virtually(silent.stages, Link(rate="10 Mbit/s").stages)
-    with pytest.raises(CalibrationError, match=r"this is no calibration: directions: Field required"):
+    with pytest.raises(CalibrationError, match=r"not a calibration: directions: Field required"):
         parse("{}")
 
 

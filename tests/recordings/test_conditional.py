@@ -101,7 +101,7 @@ def test_a_recording_without_trains_or_saturation_is_refused(recording: Recordin
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "other"}, "derive it anew"),
+        ({"format": "other"}, "derive it"),
         ({"opportunity_gaps_us": []}, "there must be opportunities"),
         ({"states": []}, "states begin with an idleness of 0"),
         ({"warm_up": {"edges_ns": [0], "memory_ns": 1, "curves": [{"waiting_bytes": 1, "shares": []}]}}, "warm_up"),

@@ -87,8 +87,8 @@ def _third(column: str, value: Any) -> pl.Expr:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_json(version=2), r"recording\.json: version 2 is not known: this version of cellbed reads version 1"),
-        (_json(format="zip"), r"recording\.json: format is 'zip': this is no recording"),
+        (_json(version=2), r"recording\.json: version 2 is unknown: this version of cellbed reads version 1"),
+        (_json(format="zip"), r"recording\.json: format is 'zip': not a recording"),
         (_json(duration_ns=-1), r"recording\.json: duration_ns: .*greater than or equal to 1, not -1"),
         (_json(light={"plan": {"rotation": [], "gap_ns": 1}}), r"recording\.json: light\.plan\.rotation: "),
         (_json(spans=[{"workload": "heavy", "start_ns": 2, "end_ns": 1}]), r"spans\.0: ends at 1 ns, before its start"),

@@ -176,7 +176,7 @@ def test_a_record_that_is_not_there_is_looked_for_in_the_archive(tmp_path: Path,
         ("time_s,rtt_ms\n0,10\n", "two round-trip times"),
         ("time_s,rtt_ms\n0,10\n0,11\n", "times must rise"),
         ("time_s,delay_ms\n0,10\n", "no column of the round-trip time"),
-        ("time_s,rtt_ms\n0,-1\n1,2\n", "is not from 0"),
+        ("time_s,rtt_ms\n0,-1\n1,2\n", "is outside 0"),
     ],
 )
 def test_a_bad_record_is_refused_at_its_line(tmp_path: Path, content: str, complaint: str) -> None:

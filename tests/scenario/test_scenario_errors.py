@@ -70,7 +70,7 @@ certain loss | start = "0 s" | loss = { uplink = 1.0 } | 19 links.mobile.loss.up
 loss in quotes | start = "0 s" | loss = { uplink = "0.02" } | 19 links.mobile.loss.uplink |
     in quotes ; 0.02, or '2 %'
 loop in text | start = "0 s" | loop = "yes" | 19 links.mobile.loop | true or false
-loss of all | start = "0 s" | loss = { uplink = "100 %" } | 19 links.mobile.loss.uplink | not from 0 to below 1
+loss of all | start = "0 s" | loss = { uplink = "100 %" } | 19 links.mobile.loss.uplink | outside 0 to below 1
 queue as text | { kind = "droptail", limit = "1 MB" } | "droptail" | 18 links.mobile.queue | not a table ; kind =
 queue for no packet | "1 MB" | "100 B" | 18 links.mobile.queue.limit | one packet ; '1500 B'
 unknown place | on = "edge" | on = "moon" | 26 workload.on | 'moon' has no nodes ; endpoint, edge

@@ -73,7 +73,7 @@ def test_a_value_is_compared_by_the_operator() -> None:
         ("p99_latency = 300", "p99_latency", "300 is not a limit: write p99_latency = '< 300 ms'"),
         ('p99_latency = "< 300"', "p99_latency", "'300' has no unit: write '300 ms' or '300 s'"),
         ('failed_share = "< 300 ms"', "failed_share", "'300 ms' is not a probability"),
-        ('failed_share = "< 101 %"', "failed_share", "is not from 0 to 1"),
+        ('failed_share = "< 101 %"', "failed_share", "is outside 0 to 1"),
         ('requests = "> 5 /s"', "requests", "'5 /s' is not a number: write '> 100'"),
         ('own_score = "> five"', "own_score", "'five' is not a number, with or without a unit"),
         ('on_time_share = "> 99 %"', "on_time_share", "'workload' has no deadline: write deadline = '100 ms'"),

@@ -191,8 +191,8 @@ def test_a_mistake_in_a_change_is_told_with_its_line(
         ("time_s,rate_mbit_s\n0,fast\n", ":2", "'fast' is not a number"),
         ("time_s,rate_mbit_s\n0,1\n0,2\n", ":3", "times must rise"),
         ("time_s,rate_mbit_s\n0,1\n1\n", ":3", "1 cells where the first line has 2"),
-        ("time_s,rate_mbit_s\n0,-1\n", ":2", "rate -1 is not from 0 to"),
-        ("time_s,rate_mbit_s\n-1,1\n", ":2", "a time is not from 0"),
+        ("time_s,rate_mbit_s\n0,-1\n", ":2", "rate -1 is outside 0 to"),
+        ("time_s,rate_mbit_s\n-1,1\n", ":2", "a time is outside 0"),
         ("time_s,rate_mbit_s\n0,nan\n", ":2", "'nan' is not a number"),
     ],
 )

@@ -206,7 +206,7 @@ def test_processes_of_another_pid_namespace_are_not_signalled_as_process_0(tmp_p
 
 
 def test_a_record_is_not_written_through_a_link_or_outside(live: Path, tmp_path: Path) -> None:
-    with pytest.raises(CellbedError, match="'a/b' is no name for a testbed"):
+    with pytest.raises(CellbedError, match="'a/b' is not a valid name for a testbed"):
         Record.create("testbed", name="a/b")
     record = Record.create("run")
     victim = tmp_path / "victim"

@@ -219,7 +219,7 @@ def test_a_reply_that_waits_behind_others_of_its_connection_is_not_server_time(f
     parts = _requests(folder, "crowded").drop_nulls("residual_s").select("part_server", "part_downlink_wait").sum()
     server, waiting = parts.row(0)
     assert waiting > 4 * server > 0
-    samples = profile.of_run(folder).applications["crowded"]
+    samples = profile.extract_profile(folder).applications["crowded"]
     assert waiting > 4 * sum(sample["server"] for sample in samples) / 1e9 > 0
     assert "Waiting behind other replies" in (folder / "report.html").read_text()
 
@@ -273,12 +273,12 @@ def test_the_profile_shows_whether_the_end_of_a_reply_waits_for_an_acknowledgeme
     folder: Path, predicted: Path
 ) -> None:
     for run in (folder, predicted):
-        samples = profile.of_run(run).applications
+        samples = profile.extract_profile(run).applications
         assert {name: samples[name][0]["nagle"] for name in WRITERS} == {"patient": True, "prompt": False}
     transport = {name: _requests(predicted, name)["part_downlink_transport"] for name in WRITERS}
     # The way there and back takes 24 ms.
     assert transport["patient"].min() > 0.02  # type: ignore[operator]
     assert transport["prompt"].max() < 0.01  # type: ignore[operator]
     # It is not time of the server.
-    own = sum(sample["server"] for sample in profile.of_run(folder).applications["patient"]) / 1e9
+    own = sum(sample["server"] for sample in profile.extract_profile(folder).applications["patient"]) / 1e9
     assert own == pytest.approx(_requests(folder, "patient")["part_server"].sum(), abs=1e-3)

@@ -35,7 +35,7 @@ impl<'a> Arrivals<'a> {
         })
     }
 
-    /// Rejects columns of different lengths, invalid sizes and ECN fields, and arrivals before `now` or the previous
+    /// Reject columns of different lengths, invalid sizes and ECN fields, and arrivals before `now` or the previous
     /// packet.
     pub fn check(&self, now: Time) -> PyResult<()> {
         let length = self.times.len();
@@ -71,7 +71,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Returns the packets with all of their columns.
+    /// Return the packets with all of their columns.
     pub fn packets(self) -> impl Iterator<Item = (Time, Bytes, Tag)> + 'a {
         let rows = self.times.iter().zip(self.sizes).enumerate();
         rows.map(move |(index, (&time, &size))| {
@@ -109,7 +109,7 @@ pub fn refuse<T>(message: String) -> PyResult<T> {
     Err(invalid(message))
 }
 
-/// Returns the `ValueError` of invalid input.
+/// Return the `ValueError` of invalid input.
 pub fn invalid(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

@@ -26,7 +26,7 @@ pub fn calibrate_virtually(
     })
 }
 
-/// Saturates one direction adaptively. Returns send and arrival times of packets, ns; -1 if lost.
+/// Saturate one direction adaptively. Return send and arrival times of packets, ns; -1 if lost.
 #[pyfunction]
 pub fn saturate_virtually<'py>(
     py: Python<'py>,

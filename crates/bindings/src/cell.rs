@@ -12,7 +12,7 @@ use crate::link::{LaterStage, from_json, parse_direction};
 /// A user of a cell: its stages, their changes, its priority, and when it is in the cell (from, until, in ns).
 type User = (String, Vec<LaterStage>, u32, Vec<(u64, Option<u64>)>);
 
-/// Sends packets through a cell at rest until the last one has left. `users` has the user of each packet; `to_come`,
+/// Send packets through a cell at rest until the last one has left. `users` has the user of each packet; `to_come`,
 /// where known, the bytes that the user will send beyond those in its queue. Also returns the service time of each
 /// user, in ns.
 #[pyfunction]

@@ -36,7 +36,7 @@ const HELD: u8 = 255;
 const NOTHING: i64 = -1;
 
 impl Columns {
-    /// Returns a row without an outcome for each arriving packet, numbered from 0.
+    /// Return a row without an outcome for each arriving packet, numbered from 0.
     pub fn held(times: &[i64], sizes: &[u32]) -> Self {
         let rows = times.len();
         Self {
@@ -51,7 +51,7 @@ impl Columns {
         }
     }
 
-    /// Appends an outcome.
+    /// Append an outcome.
     pub fn push(&mut self, outcome: &Outcome<u64>) {
         self.packet.push(outcome.packet);
         self.arrived.push(nanos(outcome.arrived));
@@ -64,7 +64,7 @@ impl Columns {
         self.corrupt_bit.push(bit(outcome));
     }
 
-    /// Writes an outcome into the row of its packet, or after all rows if the row has one: the packet was duplicated.
+    /// Write an outcome into the row of its packet, or after all rows if the row has one: the packet was duplicated.
     pub fn place(&mut self, outcome: &Outcome<u64>) {
         let row = outcome.packet as usize;
         if self.fate[row] != HELD {
@@ -104,7 +104,7 @@ fn bit(outcome: &Outcome<u64>) -> i64 {
     outcome.corrupt_bit.map_or(NOTHING, i64::from)
 }
 
-/// Returns a time in ns; times that do not fit become the last representable one.
+/// Return a time in ns; times that do not fit become the last representable one.
 pub fn nanos(time: Time) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }

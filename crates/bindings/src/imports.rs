@@ -42,7 +42,7 @@ pub fn import_series(
     })
 }
 
-/// Lets Python handle its signals, and reports the number of bytes read since the last call.
+/// Let Python handle its signals, and report the number of bytes read since the last call.
 fn report_progress(progress: Option<&Py<PyAny>>, bytes: u64) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::arrivals::{Arrays, Arrivals, invalid, refuse};
 use crate::columns::{Columns, Table};
 
-/// Returns the schema of stages by place (`cellbed_link::schema`), in JSON.
+/// Return the schema of stages by place (`cellbed_link::schema`), in JSON.
 #[pyfunction]
 pub fn stage_schema() -> &'static str {
     cellbed_link::schema::STAGES
@@ -50,7 +50,7 @@ impl Running {
         }
     }
 
-    /// Sends packets and calls `record` with all that leave or are dropped by the last arrival.
+    /// Send packets and call `record` with all that leave or are dropped by the last arrival.
     fn send(&mut self, arrivals: Arrivals<'_>, mut record: impl FnMut(Outcome<u64>)) {
         for (time, size, tag) in arrivals.packets() {
             self.model.accept_tagged(time, self.sent, size, tag);
@@ -170,13 +170,13 @@ impl Direction {
 }
 
 impl Direction {
-    /// Returns the running link, for this thread alone. Call it without the interpreter, which the current holder may
+    /// Return the running link, for this thread alone. Call it without the interpreter, which the current holder may
     /// need to release the link.
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the packets that leave during `work`.
+    /// Return the packets that leave during `work`.
     fn collect<'py>(
         &self,
         py: Python<'py>,
@@ -194,7 +194,7 @@ impl Direction {
 /// Time in ns, number of a stage, and its new configuration.
 pub type LaterStage = (u64, usize, String);
 
-/// Parses the stages of a direction and their changes.
+/// Parse the stages of a direction and their changes.
 pub fn parse_direction(stages: &str, changes: Vec<LaterStage>) -> PyResult<DirectionConfig> {
     let change = |(at_ns, stage, to): LaterStage| {
         Ok(Change {
@@ -210,7 +210,7 @@ pub fn parse_direction(stages: &str, changes: Vec<LaterStage>) -> PyResult<Direc
     })
 }
 
-/// Parses stages in a JSON list of tables, as in the emulator's configuration.
+/// Parse stages in a JSON list of tables, as in the emulator's configuration.
 pub fn parse(stages: &str) -> PyResult<Vec<StageConfig>> {
     let tables: Vec<Value> = from_json("stages", stages)?;
     let mut reader = Reader::new(|path: &Path| File::open(path));

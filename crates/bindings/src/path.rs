@@ -126,7 +126,7 @@ impl Path {
 }
 
 impl Path {
-    /// Returns the path, for this thread alone. Call it without the interpreter.
+    /// Return the path, for this thread alone. Call it without the interpreter.
     fn network(&self) -> MutexGuard<'_, Network> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,24 +157,24 @@ fn table<'py>(py: Python<'py>, downloads: &[Download]) -> DownloadTable<'py> {
     )
 }
 
-/// Returns the laws for TCP over a path, where no packets are marked.
+/// Return the laws for TCP over a path, where no packets are marked.
 fn path_controls() -> impl Iterator<Item = Control> {
     Control::ALL.iter().copied().filter(|law| !law.uses_ecn())
 }
 
-/// Returns the names of the laws for TCP over a path.
+/// Return the names of the laws for TCP over a path.
 #[pyfunction]
 pub fn congestion_controls() -> Vec<String> {
     path_controls().map(Control::name).collect()
 }
 
-/// Loads a congestion control law from a shared object under a name.
+/// Load a congestion control law from a shared object under a name.
 #[pyfunction]
 pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
     cellbed_laws::load(name, &path).map(drop).map_err(invalid)
 }
 
-/// Returns the law with a name.
+/// Return the law with a name.
 pub fn parse_control(name: &str) -> PyResult<Control> {
     match Control::from_name(name) {
         Some(control) if !control.uses_ecn() => Ok(control),
@@ -187,7 +187,7 @@ pub fn parse_control(name: &str) -> PyResult<Control> {
     }
 }
 
-/// Reads the settings of TCP: the attributes of `cellbed.path.Tcp`, as JSON.
+/// Read the settings of TCP: the attributes of `cellbed.path.Tcp`, as JSON.
 pub fn parse_tcp(settings: &str) -> PyResult<Tcp> {
     let settings: Value = from_json("the settings of TCP", settings)?;
     parse_control(settings["control"].as_str().unwrap_or_default())?;

@@ -22,7 +22,7 @@ pub fn toml_longest_key(text: &str) -> (usize, usize) {
     (parts, Lines::new(text).position(at..at).0)
 }
 
-/// Returns the maximum number of parts of a key, and the position of that key's last part. Does not parse.
+/// Return the maximum number of parts of a key, and the position of that key's last part. Does not parse.
 fn longest_key(text: &str) -> (usize, usize) {
     let mut longest = (0, 0);
     let mut parts = 1;
@@ -43,7 +43,7 @@ fn longest_key(text: &str) -> (usize, usize) {
     longest
 }
 
-/// Parses a text whose keys have at most [`MOST_PARTS`] parts; returns place and reason of an error.
+/// Parse a text whose keys have at most [`MOST_PARTS`] parts; return place and reason of an error.
 fn document(text: &str) -> Result<Document<&str>, (Range<usize>, String)> {
     let (parts, at) = longest_key(text);
     if parts > MOST_PARTS {
@@ -60,7 +60,7 @@ pub fn toml_positions(text: &str) -> PyResult<Positions> {
     positions(text).map_err(PyValueError::new_err)
 }
 
-/// Returns line and column, both from 1, of every key, by dotted path; `line:col: message` for malformed TOML.
+/// Return line and column, both from 1, of every key, by dotted path; `line:col: message` for malformed TOML.
 fn positions(text: &str) -> Result<Positions, String> {
     let lines = Lines::new(text);
     let document = document(text).map_err(|(span, message)| {

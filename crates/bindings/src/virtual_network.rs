@@ -92,7 +92,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> PyErr {
 }
 
 impl Inner {
-    /// Writes the events since the last call. all: also the bins.
+    /// Write the events since the last call. all: also the bins.
     fn record(&mut self, all: bool) {
         let (network, zero) = (&mut self.network, self.zero);
         if let Some(records) = &mut self.packets {
@@ -153,7 +153,7 @@ impl VirtualNetwork {
         })
     }
 
-    /// Opens a connection between two vertices and ports, with the settings of each end or its vertex. Returns the
+    /// Open a connection between two vertices and ports, with the settings of each end or its vertex. Return the
     /// number of the connection.
     #[pyo3(signature = (client, server, client_tcp=None, server_tcp=None))]
     fn connect(
@@ -174,19 +174,19 @@ impl VirtualNetwork {
         })
     }
 
-    /// Writes a message at one end of a connection.
+    /// Write a message at one end of a connection.
     fn write(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64, label: u64) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| inner.network.write(id, end, bytes, label));
     }
 
-    /// Enables Nagle's algorithm at an end of a connection: short segments are held back.
+    /// Enable Nagle's algorithm at an end of a connection: short segments are held back.
     fn use_nagle(&self, py: Python<'_>, connection: u64, at_client: bool) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| inner.network.use_nagle(id, end));
     }
 
-    /// Requests one event "room" when a third of the send buffer at an end is free. `least`, `most`: limits of the
+    /// Request one event "room" when a third of the send buffer at an end is free. `least`, `most`: limits of the
     /// buffer's size, bytes.
     fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, least: u64, most: u64) {
         let (id, end) = end(connection, at_client);
@@ -194,7 +194,7 @@ impl VirtualNetwork {
         self.with(py, |inner| inner.network.want_room(id, end, room));
     }
 
-    /// Returns the size of the send buffer at an end of a connection, bytes, from `least` to `most`.
+    /// Return the size of the send buffer at an end of a connection, bytes, from `least` to `most`.
     fn send_buffer(
         &self,
         py: Python<'_>,
@@ -207,7 +207,7 @@ impl VirtualNetwork {
         self.with(py, |inner| inner.network.send_buffer(id, end, least, most))
     }
 
-    /// Returns the unacknowledged bytes and the received bytes of an end of a connection.
+    /// Return the unacknowledged bytes and the received bytes of an end of a connection.
     fn transferred(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| {
@@ -216,13 +216,13 @@ impl VirtualNetwork {
         })
     }
 
-    /// Closes an end of a connection at once; later segments to it get a reset.
+    /// Close an end of a connection at once; later segments to it get a reset.
     fn close(&self, py: Python<'_>, connection: u64, at_client: bool) {
         let (id, end) = end(connection, at_client);
         self.with(py, |inner| inner.network.close(id, end));
     }
 
-    /// Sends a datagram of ICMP or UDP between two vertices and ports; its arrival is an event "datagram".
+    /// Send a datagram of ICMP or UDP between two vertices and ports; its arrival is an event "datagram".
     fn send(
         &self,
         py: Python<'_>,
@@ -247,13 +247,13 @@ impl VirtualNetwork {
         });
     }
 
-    /// Requests an event at a time.
+    /// Request an event at a time.
     fn wake(&self, py: Python<'_>, at_ns: u64, label: u64) {
         let at = Time::from_nanos(at_ns);
         self.with(py, |inner| inner.network.wake(at, label));
     }
 
-    /// Restarts all schedules at a time.
+    /// Restart all schedules at a time.
     fn restart(&self, py: Python<'_>, zero_ns: u64) {
         self.with(py, |inner| {
             inner.zero = Time::from_nanos(zero_ns);
@@ -261,7 +261,7 @@ impl VirtualNetwork {
         });
     }
 
-    /// Returns the next event by a time: "due", "open", "message", "room" or "datagram", with its time and attributes;
+    /// Return the next event by a time: "due", "open", "message", "room" or "datagram", with its time and attributes;
     /// None if there is none.
     fn next_event(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<Happening>> {
         let until = Time::from_nanos(until_ns);
@@ -283,7 +283,7 @@ impl VirtualNetwork {
         })
     }
 
-    /// Returns the sender's congestion window in segments, smoothed round-trip time in ns, and retransmissions at an
+    /// Return the sender's congestion window in segments, smoothed round-trip time in ns, and retransmissions at an
     /// end.
     fn sending(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64, u64) {
         let (id, end) = end(connection, at_client);
@@ -294,7 +294,7 @@ impl VirtualNetwork {
         })
     }
 
-    /// Returns the counts of each direction so far.
+    /// Return the counts of each direction so far.
     fn counted(&self, py: Python<'_>) -> Vec<Counted> {
         self.with(py, |inner| {
             let counters = inner.network.tallies().iter().map(|tally| tally.counters());
@@ -308,13 +308,13 @@ impl VirtualNetwork {
         })
     }
 
-    /// Returns the service time of each user of a cell, in ns.
+    /// Return the service time of each user of a cell, in ns.
     fn served(&self, py: Python<'_>, cell: usize) -> Vec<u64> {
         let served = self.with(py, |inner| inner.network.served(cell));
         served.into_iter().map(Duration::as_nanos).collect()
     }
 
-    /// Writes all records and closes the files.
+    /// Write all records and close the files.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |inner| {
             inner.record(true);
@@ -329,7 +329,7 @@ impl VirtualNetwork {
 }
 
 impl VirtualNetwork {
-    /// Runs `work` on the network exclusively, without the interpreter.
+    /// Run `work` on the network exclusively, without the interpreter.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Inner) -> T + Send) -> T {
         py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -69,7 +69,7 @@ pub fn packet(bytes: &[u8]) {
     }
 }
 
-/// Sends a packet for every three of `bytes`: two give its distance, one its size. None is lost, and time increases.
+/// Send a packet for every three of `bytes`: two give its distance, one its size. None is lost, and time increases.
 fn carry(mut direction: Direction<u32>, bytes: &[u8]) {
     let (mut now, mut latest) = (Time::ZERO, Time::ZERO);
     let (mut sent, mut ended) = (0u64, 0u64);

@@ -36,7 +36,7 @@ pub fn timespec(nanos: u64) -> Timespec {
     }
 }
 
-/// Sleeps until `deadline` or until a signal.
+/// Sleep until `deadline` or until a signal.
 pub fn sleep_until(deadline: Time) {
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(deadline.as_nanos()));
 }
@@ -63,7 +63,7 @@ impl Alarm {
         Ok(Self { descriptor, armed })
     }
 
-    /// Sets the alarm for `deadline`. Setting the same deadline again costs nothing.
+    /// Set the alarm for `deadline`. Setting the same deadline again costs nothing.
     pub fn set(&mut self, deadline: Time) -> Result<()> {
         if self.armed == Some(deadline) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The configuration line: a graph of vertices and directions, as JSON.
 //!
-//! The schema of scenarios refuses users' mistakes: names are unique, and addresses have one owner.
+//! The schema of scenarios has checked the input: names are unique, and addresses have one owner.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -127,7 +127,7 @@ pub struct Config {
     pub namespaces: Namespaces,
     /// The vertices. Records refer to them by index.
     pub vertices: Vec<Vertex>,
-    /// Vertex for packets without an owner: the way out.
+    /// Vertex for packets to addresses without an owner, such as the host's network.
     pub default_vertex: Option<String>,
     /// The directions. Records refer to them by index.
     pub directions: Vec<Direction>,
@@ -154,7 +154,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a configuration line.
+    /// Read a configuration line.
     pub fn parse(line: &str) -> Result<Self> {
         serde_json::from_str(line).map_err(|error| {
             Error::input(format!("the configuration line cannot be read: {error}"))

@@ -68,7 +68,7 @@ enum Input {
     EngineFailed(Error),
 }
 
-/// Runs an emulator over standard input and output until a command stops it; returns the exit status.
+/// Run an emulator over standard input and output until a command stops it; return the exit status.
 ///
 /// Must be called while the process has one thread: only then can the process enter a user namespace. At the end of
 /// standard input the process exits at once.
@@ -172,7 +172,7 @@ fn serve() -> Result<()> {
     supervisor.handle_commands()
 }
 
-/// Forwards lines from clients of the control socket to the main thread.
+/// Forward lines from clients of the control socket to the main thread.
 fn answer_clients(socket: ControlSocket, inputs: &Sender<Input>) -> Result<SocketFile> {
     let inputs = inputs.clone();
     socket.serve(move |line| {
@@ -182,7 +182,7 @@ fn answer_clients(socket: ControlSocket, inputs: &Sender<Input>) -> Result<Socke
     })
 }
 
-/// Reads lines in a separate thread, to notice the end of the input at any time.
+/// Read lines in a separate thread, to notice the end of the input at any time.
 fn listen(
     input: impl Read + Send + 'static,
     lines: Sender<Input>,
@@ -228,7 +228,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Executes commands until one stops the emulator. Malformed commands of the control socket's clients are refused.
+    /// Execute commands until one stops the emulator. Malformed commands of the control socket's clients are refused.
     fn handle_commands(&mut self) -> Result<()> {
         loop {
             let (line, client) = match self.inbox.recv() {
@@ -263,7 +263,7 @@ impl Supervisor {
         }
     }
 
-    /// Executes a command; returns its event.
+    /// Execute a command; return its event.
     fn execute(&mut self, command: Command) -> Result<Value> {
         match command {
             Command::Start { at_ns, offset_ns } => {
@@ -338,7 +338,7 @@ impl Supervisor {
         }
     }
 
-    /// Appends a change to the log, if there is one; returns the answer to the command.
+    /// Append a change to the log, if there is one; return the answer to the command.
     fn log_change(&mut self, line: &Value) -> Value {
         let mut answer = json!({"event": "changed"});
         let (Some(log), Some(path)) = (&mut self.change_log, &self.config.change_log) else {
@@ -356,7 +356,7 @@ impl Supervisor {
         answer
     }
 
-    /// Returns the number of the direction called `name`, and the stage configuration in `to`.
+    /// Return the number of the direction called `name`, and the stage configuration in `to`.
     fn resolve_change(&self, name: &str, to: &Value) -> Result<(usize, StageConfig)> {
         let directions = &self.config.directions;
         let names = directions.iter().map(|it| it.table.name.as_str());
@@ -372,7 +372,7 @@ impl Supervisor {
         Ok((direction, config))
     }
 
-    /// Runs `work` in the engine and returns the result, or the engine's own error after a failure.
+    /// Run `work` in the engine and return the result, or the engine's own error after a failure.
     fn request<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> T + Send + 'static,
@@ -391,7 +391,7 @@ impl Supervisor {
         })
     }
 
-    /// Returns the vertices with a device, by name.
+    /// Return the vertices with a device, by name.
     fn devices(&self) -> impl Iterator<Item = (&str, &Node)> {
         let named = self.config.vertices.iter().zip(&self.nodes);
         named.filter_map(|(vertex, node)| Some((vertex.name.as_str(), node.as_ref()?)))

@@ -41,7 +41,7 @@ pub struct Entry {
     pub keep_capabilities: bool,
 }
 
-/// Moves the calling process, which must have one thread, into a node.
+/// Move the calling process, which must have one thread, into a node.
 ///
 /// Control groups come first, while the caller may still write their files. All namespaces are opened before the first
 /// is entered: `/proc` paths of the emulator may not be readable from inside.
@@ -131,7 +131,7 @@ fn mount_disk(folder: &str, bytes: u64) -> Result<()> {
     Ok(mounted.trying(|| format!("mount a file system of {bytes} bytes over {folder}"))?)
 }
 
-/// Raises all permitted capabilities into the ambient set, which survives `exec` of an ordinary program.
+/// Raise all permitted capabilities into the ambient set, which survives `exec` of an ordinary program.
 fn keep_capabilities() -> Result<()> {
     let what = || "keep the capabilities of the user namespace".to_string();
     let held = capabilities(None).trying(what)?;

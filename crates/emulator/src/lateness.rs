@@ -44,7 +44,7 @@ fn upper(bin: usize) -> u64 {
 }
 
 impl Lateness {
-    /// Counts one packet.
+    /// Count one packet.
     pub fn record(&mut self, late: Duration) {
         self.bins[bin(late.as_nanos())] += 1;
         self.most = self.most.max(late.as_nanos());
@@ -113,7 +113,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// Counts seconds from `now` on.
+    /// Count seconds from `now` on.
     pub fn new(now: Time) -> Self {
         let mut seconds = Self {
             zero: now,
@@ -129,14 +129,14 @@ impl Seconds {
         self.current.end
     }
 
-    /// Counts one packet.
+    /// Count one packet.
     pub fn record(&mut self, late: Duration) {
         self.current.packets += 1;
         self.current.late += u64::from(late > LATE);
         self.current.most = self.current.most.max(late);
     }
 
-    /// Notes that the loop runs at `now` and had requested to run by `deadline`. Sleeping until `deadline` is no
+    /// Record that the loop runs at `now` and had requested to run by `deadline`. Sleeping until `deadline` is no
     /// standstill; being stopped or waiting for a processor is.
     pub fn on_look(&mut self, now: Time, deadline: Time) {
         let standstill = now.since(self.looked.max(deadline));
@@ -152,13 +152,13 @@ impl Seconds {
         (now >= self.current.end).then(|| self.finish(now))
     }
 
-    /// Ends the current second, and counts seconds from `zero`.
+    /// End the current second, and count seconds from `zero`.
     pub fn restart(&mut self, now: Time, zero: Time) -> Second {
         self.zero = zero;
         self.finish(now)
     }
 
-    /// Ends the current second at `now`.
+    /// End the current second at `now`.
     pub fn finish(&mut self, now: Time) -> Second {
         let finished = Second {
             end: now,
@@ -168,7 +168,7 @@ impl Seconds {
         finished
     }
 
-    /// Begins the second that contains `now`. The last second before `zero` may be shorter.
+    /// Begin the second that contains `now`. The last second before `zero` may be shorter.
     fn begin(&mut self, now: Time) {
         let span = SECOND.as_nanos();
         let into = now.since(self.zero).as_nanos() % span;

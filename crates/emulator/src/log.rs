@@ -25,7 +25,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Creates the files.
+    /// Create the files.
     pub fn create(config: &Config, directions: &[DirectionConfig]) -> Result<Self> {
         let create = |path: &Option<PathBuf>, magic, latest: Option<u64>| {
             let most = latest.unwrap_or(LARGEST_FILE);
@@ -50,7 +50,7 @@ impl Records {
         })
     }
 
-    /// Sends the records appended so far to the writer threads.
+    /// Send the records appended so far to the writer threads.
     pub fn flush(&mut self) {
         // Idle bins that others may follow are not written yet.
         let series = self.series.as_mut().map(|(_, file)| file);
@@ -62,7 +62,7 @@ impl Records {
             .for_each(RecordFile::flush);
     }
 
-    /// Closes the files. Returns the lost records.
+    /// Close the files. Return the lost records.
     pub fn finish(&mut self) -> Result<Lost> {
         let mut lost = Lost::default();
         if let Some((series, mut file)) = self.series.take() {
@@ -81,7 +81,7 @@ impl Records {
         Ok(lost)
     }
 
-    /// Logs a segment that left a direction or was dropped in it, if there is a packet log.
+    /// Log a segment that left a direction or was dropped in it, if there is a packet log.
     pub fn passage(
         &mut self,
         pool: &Pool,
@@ -118,7 +118,7 @@ impl Records {
         file.push(record.to_bytes());
     }
 
-    /// Logs the ended bins of all directions, if there is a series.
+    /// Log the ended bins of all directions, if there is a series.
     pub fn bins(&mut self, graph: &mut Graph<Segment>, now: Time) {
         let Some((series, file)) = &mut self.series else {
             return;
@@ -130,26 +130,26 @@ impl Records {
         }
     }
 
-    /// Logs the lateness of the event loop within a second, if there is a file for lateness.
+    /// Log the lateness of the event loop within a second, if there is a file for lateness.
     pub fn second(&mut self, second: Second) {
         if let Some(file) = &mut self.lateness {
             file.push(second.to_bytes());
         }
     }
 
-    /// Returns whether a direction has a log in Mahimahi's format, which has an entry per segment.
+    /// Return whether a direction has a log in Mahimahi's format, which has an entry per segment.
     pub fn is_by_segment(&self, direction: usize) -> bool {
         matches!(self.mahimahi.get(direction), Some(Some(_)))
     }
 
-    /// Reports an event to the Mahimahi log of a direction, if there is one.
+    /// Report an event to the Mahimahi log of a direction, if there is one.
     pub fn report(&mut self, direction: usize, event: Event) {
         if let Some(Some(file)) = self.mahimahi.get_mut(direction) {
             file.push(event);
         }
     }
 
-    /// Reports an event to all Mahimahi logs.
+    /// Report an event to all Mahimahi logs.
     pub fn report_all(&mut self, event: Event) {
         self.mahimahi
             .iter_mut()
@@ -157,7 +157,7 @@ impl Records {
             .for_each(|file| file.push(event));
     }
 
-    /// Reports the outcome of a packet to the Mahimahi log of a direction, if there is one.
+    /// Report the outcome of a packet to the Mahimahi log of a direction, if there is one.
     pub fn report_outcome(&mut self, direction: usize, outcome: &Outcome<Segment>) {
         let Outcome {
             arrived,

@@ -26,7 +26,7 @@ const TUN_HEADER: u64 = 4;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// Creates the log of a direction with these stages. The opportunities are those of the first trace.
+/// Create the log of a direction with these stages. The opportunities are those of the first trace.
 pub fn create(wanted: &MahimahiLog, stages: &[StageConfig]) -> Result<RecordFile<Event>> {
     let name = wanted.path.display().to_string();
     let mut output = open(wanted)?;
@@ -136,7 +136,7 @@ impl Opportunities {
         Some(at.since(init).as_nanos() / MILLISECOND)
     }
 
-    /// Appends the line of the next opportunity.
+    /// Append the line of the next opportunity.
     fn append(&mut self, due: u64, text: &mut Vec<u8>) {
         if !self.closed {
             line(text, format_args!("{due} # {OPPORTUNITY}"));
@@ -158,7 +158,7 @@ struct Transcript {
 }
 
 impl Transcript {
-    /// Returns the transcript of a direction with these stages. The opportunities are those of the first trace.
+    /// Return the transcript of a direction with these stages. The opportunities are those of the first trace.
     fn new(wanted: MahimahiLog, stages: &[StageConfig]) -> Self {
         let playback = stages.iter().find_map(|stage| match stage {
             StageConfig::Bottleneck(BottleneckConfig {
@@ -185,7 +185,7 @@ impl Transcript {
         }
     }
 
-    /// Appends the lines that this event makes certain.
+    /// Append the lines that this event makes certain.
     fn append(&mut self, event: Event, text: &mut Vec<u8>) {
         if let Event::Start {
             zero,
@@ -254,7 +254,7 @@ impl Transcript {
         }
     }
 
-    /// Appends the opportunities up to that of the last byte of a packet of `size` bytes, which leaves at `at`.
+    /// Append the opportunities up to that of the last byte of a packet of `size` bytes, which leaves at `at`.
     fn spend(&mut self, at: u64, arrived: u64, size: u64, text: &mut Vec<u8>) {
         let (last, left) = self.spent.unwrap_or((0, 0));
         // A packet already waiting used the rest of the previous packet's opportunity.
@@ -274,7 +274,7 @@ impl Transcript {
         self.spent = Some((at, (OPPORTUNITY + share).saturating_sub(size)));
     }
 
-    /// Appends the opportunities up to and including the millisecond `until`.
+    /// Append the opportunities up to and including the millisecond `until`.
     fn offer_until(&mut self, until: u64, text: &mut Vec<u8>) {
         let (Some(init), Some(opportunities)) = (self.init, &mut self.opportunities) else {
             return;
@@ -291,7 +291,7 @@ impl Transcript {
     }
 }
 
-/// Appends a line.
+/// Append a line.
 fn line(text: &mut Vec<u8>, content: fmt::Arguments) {
     // Memory takes everything.
     let _ = writeln!(text, "{content}");

@@ -37,7 +37,7 @@ pub struct Interface {
 }
 
 impl Node {
-    /// Brings up the node of a vertex; returns `None` for an internal vertex.
+    /// Bring up the node of a vertex; return `None` for an internal vertex.
     pub fn bring_up(vertex: &Vertex) -> Result<Option<Self>> {
         let (namespace, (tun, netlink, index)) = match &vertex.device {
             Some(device) => (None, attach(device)?),
@@ -58,14 +58,14 @@ impl Node {
         }))
     }
 
-    /// Waits until packets to all addresses of the node reach its programs.
+    /// Wait until packets to all addresses of the node reach its programs.
     pub fn wait_until_reachable(&self) -> Result<()> {
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = self.addresses.iter();
         Ok(addresses.try_for_each(|address| netlink.wait_until_local(*address))?)
     }
 
-    /// Reads the device's counters.
+    /// Read the device's counters.
     pub fn counters(&self) -> Result<Interface> {
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = netlink.statistics(self.index)?;
@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// Takes over a configured device.
+/// Take over a configured device.
 fn attach(device: &Attached) -> Result<(Tun, Netlink, u32)> {
     let tun = Tun::attach(take_inherited(device.descriptor)?, &device.name);
     let mut netlink = Netlink::over(take_inherited(device.netlink)?);
@@ -84,7 +84,7 @@ fn attach(device: &Attached) -> Result<(Tun, Netlink, u32)> {
     Ok((tun, netlink, index))
 }
 
-/// Creates and configures the device in the calling thread's namespace.
+/// Create and configure the device in the calling thread's namespace.
 fn furnish(vertex: &Vertex) -> Result<(Tun, Netlink, u32)> {
     let mut netlink = Netlink::open()?;
     let name = vertex.interface.as_deref().unwrap_or(INTERFACE);
@@ -107,7 +107,7 @@ fn furnish(vertex: &Vertex) -> Result<(Tun, Netlink, u32)> {
     Ok((tun, netlink, index))
 }
 
-/// Enables IPv6 in a separate namespace that inherited the host's setting against it.
+/// Enable IPv6 in a separate namespace that inherited the host's setting against it.
 fn allow_ipv6(vertex: &Vertex) {
     if vertex
         .addresses
@@ -127,7 +127,7 @@ fn allow_ipv6(vertex: &Vertex) {
     }
 }
 
-/// Writes a kernel setting in the calling thread's namespace, unless already set.
+/// Write a kernel setting in the calling thread's namespace, unless already set.
 fn set_kernel(node: &str, key: &str, value: &str) -> Result<()> {
     let path = format!("/proc/sys/{}", key.replace('.', "/"));
     if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value.trim()) {

@@ -30,7 +30,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a segment, as part of the last super-packet if it continues that.
+    /// Append a segment, as part of the last super-packet if it continues that.
     pub fn push(&mut self, segment: Segment, pool: &Pool) {
         let view = pool.view(segment);
         if let (Some(run), Some(piece)) = (self.runs.last_mut(), self.pieces.last_mut()) {
@@ -65,7 +65,7 @@ impl Outbox {
         self.pieces.is_empty()
     }
 
-    /// Passes all super-packets to `send`, each with the device's header first. Returns the segments that `send`
+    /// Pass all super-packets to `send`, each with the device's header first. Return the segments that `send`
     /// refused.
     ///
     /// Before each super-packet, `about_to` is called with the super-packet's number of segments.
@@ -96,7 +96,7 @@ impl Outbox {
     }
 }
 
-/// Passes one super-packet to `send`, and returns the result of `send`.
+/// Pass one super-packet to `send`, and return the result of `send`.
 fn write_run(
     run: &Run,
     pieces: &[Piece],
@@ -126,7 +126,7 @@ fn write_run(
     send(&slices[..pieces.len() + 2])
 }
 
-/// Passes a packet of `length` bytes that cannot be segmented to `send`, marked "congestion experienced".
+/// Pass a packet of `length` bytes that cannot be segmented to `send`, marked "congestion experienced".
 fn send_marked(space: &[u8], length: usize, mut send: impl FnMut(&[IoSlice<'_>]) -> bool) -> bool {
     let mut head = [0; MARKED];
     let (before, rest) = space[..VNET_BYTES + length].split_at(MARKED);

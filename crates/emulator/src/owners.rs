@@ -15,7 +15,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Returns the owners of a checked configuration.
+    /// Return the owners of a checked configuration.
     pub fn new(config: &Config) -> Self {
         let mut vertices: HashMap<IpAddr, Vec<u16>> = HashMap::new();
         for (vertex, it) in config.vertices.iter().enumerate() {
@@ -31,8 +31,8 @@ impl Owners {
         Self { vertices, default }
     }
 
-    /// Returns the vertex that owns `address`; among several, the nearest to vertex `from`. Otherwise the way out, if
-    /// there is one.
+    /// Return the vertex that owns `address`; among several, the nearest to vertex `from`. Otherwise the default
+    /// vertex, if there is one.
     pub fn owner(&self, paths: Paths<'_>, from: usize, address: &IpAddr) -> Option<usize> {
         let owner = match self.vertices.get(address).map(Vec::as_slice) {
             Some(&[owner]) => Some(owner),

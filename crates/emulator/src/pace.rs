@@ -72,13 +72,13 @@ impl Pace {
         Some(self.looked + PAUSE)
     }
 
-    /// Notes that departures are written at `now`.
+    /// Record that departures are written at `now`.
     pub fn on_departure(&mut self, now: Time) {
         let full = now + Duration::from_nanos(BURST * SPAN.as_nanos());
         self.used_until = (self.used_until.max(now) + SPAN).min(full);
     }
 
-    /// Notes that a look until `now` read this many packets.
+    /// Record that a look until `now` read this many packets.
     pub fn on_look(&mut self, now: Time, packets: usize) {
         let in_vain = self.own_pause && packets < 2;
         if now < self.looked + QUICK && !in_vain {

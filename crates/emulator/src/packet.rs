@@ -35,7 +35,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the headers of an IPv4 (RFC 791) or IPv6 (RFC 8200) packet; `None` without a readable destination.
+    /// Read the headers of an IPv4 (RFC 791) or IPv6 (RFC 8200) packet; `None` without a readable destination.
     ///
     /// A truncated packet, or one with wrong lengths, yields its readable fields; nothing here panics.
     pub fn parse(packet: &[u8]) -> Option<Self> {
@@ -169,7 +169,7 @@ impl Header {
     }
 }
 
-/// Folds the long product: each bit of the result depends on all bits of the word.
+/// Fold the long product: each bit of the result depends on all bits of the word.
 fn mix(word: u64) -> u64 {
     let product = u128::from(word ^ KEYS[0]) * u128::from(KEYS[1]);
     (product >> 64) as u64 ^ product as u64

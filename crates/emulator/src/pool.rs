@@ -77,7 +77,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Reads a packet from a vertex, device header included. Also returns the IP header, if the packet has a
+    /// Read a packet from a vertex, device header included. Also returns the IP header, if the packet has a
     /// destination. Without a device header the metadata is empty.
     pub fn parse(bytes: &[u8], number: u64, source: u16) -> (Self, Option<Header>) {
         let Some((vnet, packet)) = bytes.split_first_chunk::<VNET_BYTES>() else {
@@ -206,7 +206,7 @@ impl Pool {
         pool
     }
 
-    /// Prepares slots for the next packet; returns `false` if there is no room.
+    /// Prepare slots for the next packet; return `false` if there is no room.
     pub fn make_ready(&mut self) -> bool {
         for (place, size) in [(0, 0), (1, LARGEST)] {
             if self.landing[place].is_none() {
@@ -226,7 +226,7 @@ impl Pool {
         ])
     }
 
-    /// Keeps the packet just read (`length` bytes with device header). Returns its slot, with one reference.
+    /// Keep the packet just read (`length` bytes with device header). Return its slot, with one reference.
     pub fn keep(&mut self, length: usize) -> Option<u32> {
         let (small, large) = (self.landing[0]?, self.landing[1]?);
         let size = SIZES.iter().position(|&size| length <= size)?;
@@ -259,7 +259,7 @@ impl Pool {
         take(&mut self.shelves[size], size, &mut self.room)
     }
 
-    /// Stores a packet made here (`bytes` with device header). Returns its slot, with one reference.
+    /// Store a packet made here (`bytes` with device header). Return its slot, with one reference.
     ///
     /// May exceed the ceiling: the packet replaces one that was read and is then released.
     pub fn insert(&mut self, bytes: &[u8], packet: Packet) -> Option<u32> {
@@ -276,7 +276,7 @@ impl Pool {
         Some(slot)
     }
 
-    /// Sets the metadata of the packet in `slot`, with one reference.
+    /// Set the metadata of the packet in `slot`, with one reference.
     pub fn describe(&mut self, slot: u32, packet: Packet) {
         *self.packet_mut(slot) = Packet {
             references: 1,
@@ -284,12 +284,12 @@ impl Pool {
         };
     }
 
-    /// Adds references to a slot.
+    /// Add references to a slot.
     pub fn refer(&mut self, slot: u32, more: u32) {
         self.packet_mut(slot).references += more;
     }
 
-    /// Removes references; frees the slot with the last one.
+    /// Remove references; free the slot with the last one.
     pub fn release(&mut self, slot: u32, references: u32) {
         let (size, index) = parts(slot);
         let shelf = &mut self.shelves[size];
@@ -341,7 +341,7 @@ impl Pool {
         }
     }
 
-    /// Applies the outcome of a direction (mark, damage) to the segment and updates the references. Returns the
+    /// Apply the outcome of a direction (mark, damage) to the segment and update the references. Return the
     /// segment, unless the outcome ends it.
     pub fn apply(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
         let segment = outcome.packet;
@@ -369,7 +369,7 @@ impl Pool {
         Tag { ecn, ..tag }
     }
 
-    /// Makes a segment a separate packet with complete checksums, then flips bit `bit`, counted from the IP header on.
+    /// Make a segment a separate packet with complete checksums, then flips bit `bit`, counted from the IP header on.
     /// The receiver verifies the checksums of a packet that is not joined with others.
     fn damage(&mut self, segment: Segment, bit: u32) -> Segment {
         let packet = *self.packet(segment.slot);

@@ -80,7 +80,7 @@ struct Progress {
     over: AtomicBool,
 }
 
-/// Sends all flows at once and waits for their ends. `in_flight` counts the packets in the emulator.
+/// Send all flows at once and wait for their ends. `in_flight` counts the packets in the emulator.
 pub fn probe(
     config: &Config,
     namespaces: &[Option<&NetworkNamespace>],
@@ -172,7 +172,7 @@ fn plan<'a>(
     })
 }
 
-/// Opens the sockets of a flow's sender and receiver. Also returns the receiver's address.
+/// Open the sockets of a flow's sender and receiver. Also returns the receiver's address.
 fn open_pair(flow: &FlowPlan<'_>) -> Result<(UdpSocket, UdpSocket, SocketAddr)> {
     let receiver = flow.to.run(|| open(flow.destination))?;
     let prepared = receiver.set_nonblocking(true);

@@ -9,7 +9,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::error::{Result, Trying};
 
-/// Prepares the process: ends with its parent, ignores SIGINT, opens as many files as the user may.
+/// Prepare the process: end with its parent, ignore SIGINT, open as many files as the user may.
 pub fn prepare_process() -> Result<()> {
     die_with_parent()?;
     // SAFETY: SIG_IGN is not our function: no handler of ours can interrupt the program.
@@ -26,20 +26,20 @@ pub fn prepare_process() -> Result<()> {
     Ok(())
 }
 
-/// Lets the kernel send SIGKILL to this process when the thread that started it ends.
+/// Let the kernel send SIGKILL to this process when the thread that started it ends.
 pub fn die_with_parent() -> Result<()> {
     let result = set_parent_process_death_signal(Some(Signal::KILL));
     Ok(result.trying(|| "ask to die with the parent process".into())?)
 }
 
-/// Lets sleeps of the calling thread end as precisely as the kernel can.
+/// Let sleeps of the calling thread end as precisely as the kernel can.
 pub fn sleep_precisely() {
     if let Err(error) = set_current_timer_slack(NonZeroU64::new(1)) {
         tracing::warn!("sleeps end up to 50 µs late: {error}");
     }
 }
 
-/// Gives the calling thread priority over ordinary ones (`SCHED_FIFO`), if the user may. Returns whether it has.
+/// Give the calling thread priority over ordinary ones (`SCHED_FIFO`), if the user may. Return whether it has.
 ///
 /// On a busy machine, the thread then wakes up within tens of microseconds, not after another program's time slice. The
 /// thread must sleep whenever it is idle.
@@ -60,7 +60,7 @@ pub fn request_real_time() -> bool {
     status == 0
 }
 
-/// Ends the process at once, from any thread, without destructors or exit handlers.
+/// End the process at once, from any thread, without destructors or exit handlers.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: `_exit` ends the process and touches none of its memory.
     unsafe { libc::_exit(status) }

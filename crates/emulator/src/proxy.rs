@@ -56,7 +56,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// Returns the end that a SYN comes from.
+    /// Return the end that a SYN comes from.
     fn new(packet: &Parsed<'_>, vertex: u16) -> Self {
         let mut header = packet.headers[..packet.network + TCP_HEADER].to_vec();
         header[1] &= if packet.network == 40 { 0xcf } else { 0xfc }; // Not ECN-capable.
@@ -82,7 +82,7 @@ impl Origin {
         origin
     }
 
-    /// Returns the stream offset of a sequence number near `near`.
+    /// Return the stream offset of a sequence number near `near`.
     fn offset(&self, sequence: u32, near: u64) -> i64 {
         let there = self.number(near);
         near as i64 + i64::from(sequence.wrapping_sub(there) as i32)
@@ -92,7 +92,7 @@ impl Origin {
         self.first.wrapping_add(1).wrapping_add(offset as u32)
     }
 
-    /// Stores bytes of the stream.
+    /// Store bytes of the stream.
     fn store(&mut self, at: u64, data: &[u8]) {
         let known = self.base.saturating_sub(at).min(data.len() as u64) as usize;
         let (at, data) = ((at.max(self.base) - self.base) as usize, &data[known..]);
@@ -107,7 +107,7 @@ impl Origin {
         }
     }
 
-    /// Appends stored bytes to a packet.
+    /// Append stored bytes to a packet.
     fn copy(&self, start: u64, end: u64, packet: &mut Vec<u8>) {
         let at = |offset: u64| (offset.saturating_sub(self.base) as usize).min(self.bytes.len());
         let (front, back) = self.bytes.as_slices();
@@ -134,7 +134,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Returns sender and receiver of packets from a side, if both are known.
+    /// Return sender and receiver of packets from a side, if both are known.
     fn ends_of(&mut self, from: Side) -> Option<(&mut Origin, &mut Origin)> {
         let [near, far] = &mut self.ends;
         let (source, target) = match from {
@@ -179,7 +179,7 @@ pub struct Made {
 }
 
 impl Port {
-    /// Returns the proxy of a configuration at its place.
+    /// Return the proxy of a configuration at its place.
     pub fn new(place: Place, table: &ProxyTable) -> Self {
         Self {
             place,
@@ -189,18 +189,18 @@ impl Port {
         }
     }
 
-    /// Returns the time of the next [`tick`](Self::tick).
+    /// Return the time of the next [`tick`](Self::tick).
     pub fn timer(&self) -> Option<Time> {
         self.proxy.timer()
     }
 
-    /// Processes the timers that are due.
+    /// Process the timers that are due.
     pub fn tick(&mut self, now: Time, graph: &mut Graph<Held>) {
         let radio = self.proxy.look(graph, self.place.downlink, now);
         self.proxy.tick(now, radio);
     }
 
-    /// Receives a packet that reaches the tower from a side.
+    /// Receive a packet that reaches the tower from a side.
     pub fn receive(&mut self, now: Time, pool: &Pool, held: Held, from: Side) -> Verdict {
         let view = pool.view(held);
         let packet = pool.packet(held.slot);
@@ -299,7 +299,7 @@ impl Port {
         self.proxy.open(now, key, opener, asked, tcp, &answer);
     }
 
-    /// Receives a packet of a connection after the handshake.
+    /// Receive a packet of a connection after the handshake.
     fn segment(&mut self, now: Time, key: Key, from: Side, parsed: &Parsed<'_>, number: u64) {
         let (arrived, _) = self.proxy.passed(key, from);
         let (_, acknowledged) = self.proxy.passed(key, from.other());
@@ -383,7 +383,7 @@ impl Port {
         }
     }
 
-    /// Appends the packets that leave now, at vertex `at`, to `leaving`.
+    /// Append the packets that leave now, at vertex `at`, to `leaving`.
     pub fn send(&mut self, at: u16, leaving: &mut VecDeque<Made>) {
         while let Some(Output { key, to, what }) = self.proxy.poll() {
             let Some(flow) = self.flows.get_mut(&key) else {
@@ -443,7 +443,7 @@ fn bare(now: Time) -> Segment {
     }
 }
 
-/// Converts a segment into a packet from `source`.
+/// Convert a segment into a packet from `source`.
 fn make_packet(
     at: u16,
     to: Side,
@@ -511,7 +511,7 @@ struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads a segment; `None` for other packets and for a wrong checksum.
+    /// Read a segment; `None` for other packets and for a wrong checksum.
     fn of(view: &View<'a>) -> Option<Self> {
         let (packet, layout) = (view.packet, view.layout);
         let (network, length, protocol) = match packet.first()? >> 4 {
@@ -561,7 +561,7 @@ impl<'a> Parsed<'a> {
         &self.headers[self.network + TCP_HEADER..]
     }
 
-    /// Returns the connection of a packet that comes from a side.
+    /// Return the connection of a packet that comes from a side.
     fn key(&self, from: Side) -> Key {
         let (ip, tcp) = self.headers.split_at(self.network);
         let size = if self.network == 20 { 4 } else { 16 };
@@ -579,7 +579,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Returns a SYN with the device's header, without ECN and without options unknown to the proxy.
+    /// Return a SYN with the device's header, without ECN and without options unknown to the proxy.
     fn plain_syn(&self) -> Vec<u8> {
         let mut bytes = vec![0; VNET_BYTES];
         bytes.extend_from_slice(self.headers);
@@ -603,7 +603,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Returns the options of a TCP header, as kinds and values.
+/// Return the options of a TCP header, as kinds and values.
 fn options(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         loop {

@@ -67,7 +67,7 @@ impl ControlSocket {
         })
     }
 
-    /// Answers clients, each in a separate thread, while the process lives. `answer` returns the answer to a line, or
+    /// Answer clients, each in a separate thread, while the process lives. `answer` returns the answer to a line, or
     /// `None` at the end. The returned value removes the socket's file.
     pub fn serve(
         self,
@@ -100,7 +100,7 @@ impl ControlSocket {
     }
 }
 
-/// Removes a socket without a listener.
+/// Remove a socket without a listener.
 fn make_room(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -115,7 +115,7 @@ fn make_room(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Answers one client until it closes the connection.
+/// Answer one client until it closes the connection.
 fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) {
     let mut input = BufReader::new(client);
     loop {

@@ -9,7 +9,7 @@ fn stages(direction: &mut DirectionConfig) -> impl Iterator<Item = &mut StageCon
     direction.stages.iter_mut().chain(changes)
 }
 
-/// Bounds the infinite queues of directions by `memory` bytes; returns the room of each.
+/// Bound the infinite queues of directions by `memory` bytes; return the room of each.
 pub fn bound_all(directions: &mut [DirectionConfig], memory: u64) -> Packets {
     let is_infinite = |stage: &mut StageConfig| stage.queue() == Some(&Discipline::Infinite);
     let infinite = directions.iter_mut().map(|it| stages(it).any(is_infinite));
@@ -32,7 +32,7 @@ fn infinite_room(memory: u64, directions: usize) -> Packets {
     Packets(memory / 8 / QUEUED / directions.max(1) as u64)
 }
 
-/// Bounds the queue of a stage if infinite.
+/// Bound the queue of a stage if infinite.
 pub fn bound(stage: &mut StageConfig, room: Packets) {
     if let Some(queue) = stage.queue_mut()
         && *queue == Discipline::Infinite

@@ -28,13 +28,13 @@ pub enum Received {
 }
 
 impl Tun {
-    /// Creates a device `name` in the calling thread's network namespace; `%d` in `name` becomes a free number.
+    /// Create a device `name` in the calling thread's network namespace; `%d` in `name` becomes a free number.
     pub fn create(name: &str) -> Result<Self> {
         let (descriptor, name) = cellbed_netdev::create_tun(name, true)?;
         Ok(Self { descriptor, name })
     }
 
-    /// Leaves the removal of the device to the end of its namespace: faster for many devices.
+    /// Leave the removal of the device to the end of its namespace: faster for many devices.
     pub fn end_with_namespace(&self) -> Result<()> {
         Ok(cellbed_netdev::end_with_namespace(&self.descriptor)?)
     }
@@ -50,7 +50,7 @@ impl Tun {
         &self.name
     }
 
-    /// Reads the next packet into the consecutive parts of `space`.
+    /// Read the next packet into the consecutive parts of `space`.
     pub fn receive(&self, space: [&mut [u8]; 2]) -> Result<Received> {
         let mut space = space.map(IoSliceMut::new);
         match rustix::io::readv(&self.descriptor, &mut space) {
@@ -61,7 +61,7 @@ impl Tun {
         }
     }
 
-    /// Passes a packet to the namespace's kernel; `parts` begin with the device header. Returns `false` if the kernel
+    /// Pass a packet to the namespace's kernel; `parts` begin with the device header. Return `false` if the kernel
     /// refuses the packet.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> bool {
         match parts {

@@ -25,7 +25,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// Creates a value that watches no descriptor.
+    /// Create a value that watches no descriptor.
     pub fn new() -> Result<Self> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).trying(|| "create an event queue".into())?;
@@ -38,20 +38,20 @@ impl Wake {
         Ok(wake)
     }
 
-    /// Reports `descriptor` by `token` when it is readable.
+    /// Report `descriptor` by `token` when it is readable.
     pub fn watch(&self, descriptor: &impl AsFd, token: u64) -> Result<()> {
         let data = epoll::EventData::new_u64(token);
         let added = epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN);
         Ok(added.trying(|| "watch a device".into())?)
     }
 
-    /// Stops watching.
+    /// Stop watching.
     pub fn forget(&self, descriptor: &impl AsFd) -> Result<()> {
         let deleted = epoll::delete(&self.epoll, descriptor);
         Ok(deleted.trying(|| "leave a device".into())?)
     }
 
-    /// Sleeps until `deadline` or until a descriptor is readable. Writes the tokens of readable descriptors into
+    /// Sleep until `deadline` or until a descriptor is readable. Writes the tokens of readable descriptors into
     /// `called`. May return earlier without tokens.
     pub fn wait(&mut self, deadline: Time, called: &mut Vec<u64>) -> Result<()> {
         called.clear();
@@ -63,7 +63,7 @@ impl Wake {
         self.look(Some(&timespec(span)), called)
     }
 
-    /// Sleeps until `deadline` or until `also` is readable, ignoring the watched descriptors.
+    /// Sleep until `deadline` or until `also` is readable, ignoring the watched descriptors.
     pub fn nap(&mut self, deadline: Time, also: &impl AsFd) -> Result<()> {
         self.alarm.set(deadline)?;
         let mut watched = [

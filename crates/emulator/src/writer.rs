@@ -46,7 +46,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Adds the losses of another file.
+    /// Add the losses of another file.
     pub fn add(&mut self, other: Self) {
         self.records += other.records;
         self.problem = self.problem.take().or(other.problem);
@@ -60,13 +60,13 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Creates an empty file at `path`, replacing any existing file.
+    /// Create an empty file at `path`, replacing any existing file.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).trying(|| format!("create {}", path.display()))?;
         Ok(Self { file, length: 0 })
     }
 
-    /// Appends a whole piece or nothing. After a full disk, the file continues after the last whole piece.
+    /// Append a whole piece or nothing. After a full disk, the file continues after the last whole piece.
     pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(piece);
         match &written {
@@ -82,7 +82,7 @@ impl Pieces {
 }
 
 impl RecordFile {
-    /// Creates the file, which begins with `magic` and has at most `most` bytes. With `latest`, the file keeps the
+    /// Create the file, which begins with `magic` and has at most `most` bytes. With `latest`, the file keeps the
     /// latest records: at half of `most`, the file becomes the [`earlier`] part in place of the previous part, and
     /// a new file begins. Without `latest`, blocks beyond `most` are lost.
     pub fn create(path: &Path, magic: &'static [u8], most: u64, latest: bool) -> Result<Self> {
@@ -120,7 +120,7 @@ impl RecordFile {
 }
 
 impl<R: Send + 'static> RecordFile<R> {
-    /// Creates a file called `name`; `write` appends to it in a separate thread. Blocks not written are counted as
+    /// Create a file called `name`; `write` appends to it in a separate thread. Blocks not written are counted as
     /// lost. Later blocks are tried all the same: a full disk may have room again.
     pub fn create_with(
         name: String,
@@ -169,7 +169,7 @@ impl<R: Send + 'static> RecordFile<R> {
         })
     }
 
-    /// Appends a record.
+    /// Append a record.
     pub fn push(&mut self, record: R) {
         if self.block.len() == BLOCK_RECORDS && !self.hand_over() {
             self.lost += 1;
@@ -178,14 +178,14 @@ impl<R: Send + 'static> RecordFile<R> {
         self.block.push(record);
     }
 
-    /// Sends the records appended so far to the writer thread.
+    /// Send the records appended so far to the writer thread.
     pub fn flush(&mut self) {
         if !self.block.is_empty() {
             self.hand_over();
         }
     }
 
-    /// Exchanges the block for an empty one; returns `false` if there is none.
+    /// Exchange the block for an empty one; return `false` if there is none.
     fn hand_over(&mut self) -> bool {
         let next = match self.empty.try_recv() {
             Ok(block) => block,
@@ -200,7 +200,7 @@ impl<R: Send + 'static> RecordFile<R> {
         true
     }
 
-    /// Writes all records and closes the file. Returns the lost records.
+    /// Write all records and close the file. Return the lost records.
     pub fn finish(mut self) -> Result<Lost> {
         self.flush();
         drop(self.full);

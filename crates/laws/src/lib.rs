@@ -95,7 +95,7 @@ pub struct Law {
 
 static LAWS: Mutex<Vec<&'static Law>> = Mutex::new(Vec::new());
 
-/// Loads the law of a shared object under a name, and replaces a previous law of this name.
+/// Load the law of a shared object under a name, and replace a previous law of this name.
 pub fn load(name: &str, path: &Path) -> Result<&'static Law, LawError> {
     // SAFETY: `host.c` and the law run no code when loaded. The symbols have their types from `host.c`, in the version
     // of the interface that is compared first.
@@ -125,19 +125,19 @@ pub fn load(name: &str, path: &Path) -> Result<&'static Law, LawError> {
 /// Version of the interface: bytes of [`Window`] and [`Sample`].
 const INTERFACE: u32 = (size_of::<Window>() as u32) << 16 | size_of::<Sample>() as u32;
 
-/// Returns the loaded law of a name.
+/// Return the loaded law of a name.
 pub fn find(name: &str) -> Option<&'static Law> {
     let laws = LAWS.lock().unwrap_or_else(PoisonError::into_inner);
     laws.iter().copied().find(|law| law.name == name)
 }
 
 impl Law {
-    /// Returns the name given to [`load`].
+    /// Return the name given to [`load`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns whether the law sets the window during repairs, too (`LAW_OWNS_WINDOW`).
+    /// Return whether the law sets the window during repairs, too (`LAW_OWNS_WINDOW`).
     pub fn owns_window(&self) -> bool {
         self.owns_window
     }
@@ -166,7 +166,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Begins a connection with a window, which the law may change.
+    /// Begin a connection with a window, which the law may change.
     pub fn new(law: &'static Law, window: &mut Window) -> Self {
         let mut state = vec![0; law.size.div_ceil(8).max(1)].into_boxed_slice();
         // SAFETY: the state has the size that the law states; the law uses both arguments during the call only.
@@ -174,24 +174,24 @@ impl Connection {
         Self { law, state }
     }
 
-    /// Returns the law.
+    /// Return the law.
     pub fn law(&self) -> &'static Law {
         self.law
     }
 
-    /// Takes in an acknowledgement.
+    /// Take in an acknowledgement.
     pub fn ack(&mut self, window: &mut Window, sample: &Sample) {
         // SAFETY: as of `new`.
         unsafe { (self.law.ack)(self.state.as_mut_ptr().cast(), window, sample) };
     }
 
-    /// Takes in an event.
+    /// Take in an event.
     pub fn event(&mut self, window: &mut Window, event: Event) {
         // SAFETY: as of `new`.
         unsafe { (self.law.event)(self.state.as_mut_ptr().cast(), window, event as u32) };
     }
 
-    /// Returns the variables that the law shows, then zeros.
+    /// Return the variables that the law shows, then zeros.
     pub fn shown(&self) -> [u64; MOST_SHOWN] {
         let mut shown = [0; MOST_SHOWN];
         // SAFETY: as of `new`; a law that shows more variables is not compiled (`shown.h`).

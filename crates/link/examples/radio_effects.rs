@@ -1,4 +1,4 @@
-//! Effects of the radio profiles beside the published effects.
+//! Effects of the radio profiles, with the published effects.
 //!
 //! `cargo run --release -p cellbed-link --example radio_effects`
 

@@ -17,7 +17,7 @@ pub struct Agenda {
 const ABSENT: u32 = u32::MAX;
 
 impl Agenda {
-    /// Returns an agenda of this many places, without events.
+    /// Return an agenda of this many places, without events.
     pub fn new(places: usize) -> Self {
         Self {
             heap: Vec::with_capacity(places),
@@ -25,23 +25,23 @@ impl Agenda {
         }
     }
 
-    /// Adds a place without an event.
+    /// Add a place without an event.
     pub fn push(&mut self) {
         self.place.push(ABSENT);
     }
 
-    /// Removes all places.
+    /// Remove all places.
     pub fn clear(&mut self) {
         self.heap.clear();
         self.place.clear();
     }
 
-    /// Returns the earliest event and its place.
+    /// Return the earliest event and its place.
     pub fn first(&self) -> Option<(Time, usize)> {
         self.heap.first().map(|&(time, it)| (time, it as usize))
     }
 
-    /// Sets the next event of place `which`, if any.
+    /// Set the next event of place `which`, if any.
     pub fn set(&mut self, which: usize, time: Option<Time>) {
         let place = self.place[which];
         match (time, place) {
@@ -72,7 +72,7 @@ impl Agenda {
         }
     }
 
-    /// Moves the entry at `place` towards the front to its position.
+    /// Move the entry at `place` towards the front to its position.
     fn rise(&mut self, mut place: usize) {
         let entry = self.heap[place];
         while place > 0 {
@@ -86,7 +86,7 @@ impl Agenda {
         self.put(place, entry);
     }
 
-    /// Moves the entry at `place` towards the back to its position.
+    /// Move the entry at `place` towards the back to its position.
     fn sink(&mut self, mut place: usize) {
         let entry = self.heap[place];
         loop {

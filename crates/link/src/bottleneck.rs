@@ -131,7 +131,7 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
         }
     }
 
-    /// Applies `config` from `now` on. Packets stay in order, except those that exceed a smaller limit. A queue whose
+    /// Apply `config` from `now` on. Packets stay in order, except those that exceed a smaller limit. A queue whose
     /// discipline or parameters change loses its learnt state.
     fn change(&mut self, config: &BottleneckConfig, _: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
@@ -153,7 +153,7 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
 }
 
 impl<P> Behaviour<P> for Bottleneck<P> {
-    /// Restarts the schedule at `zero`, as of `now`; packets stay, and sent bytes of the one in service stay sent.
+    /// Restart the schedule at `zero`, as of `now`; packets stay, and sent bytes of the one in service stay sent.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.zero = zero;
         self.service.restart(zero, now, offset);
@@ -185,7 +185,7 @@ impl<P> Behaviour<P> for Bottleneck<P> {
         }
     }
 
-    /// Drops the waiting packets and the packet in service, while nothing is served.
+    /// Drop the waiting packets and the packet in service, while nothing is served.
     fn flush(&mut self) {
         let serving = self.serving.take();
         let waiting = std::iter::from_fn(|| self.queue.remove());
@@ -250,7 +250,7 @@ impl<P> Bottleneck<P> {
         self.closed.is_some()
     }
 
-    /// Accepts a packet; events up to `now` must have been taken.
+    /// Accept a packet; events up to `now` must have been taken.
     #[inline]
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         let idle = self.is_empty();
@@ -280,7 +280,7 @@ impl<P> Bottleneck<P> {
         Admission::Queued
     }
 
-    /// Puts other opportunities before the recorded ones, from `now` on.
+    /// Put other opportunities before the recorded ones, from `now` on.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         self.service.splice(now, head);
         self.look_ahead();
@@ -291,7 +291,7 @@ impl<P> Bottleneck<P> {
         &self.service
     }
 
-    /// Returns the server after it has sent all present packets, and the time at which it has: `idle_since` without
+    /// Return the server after it has sent all present packets, and the time at which it has: `idle_since` without
     /// packets. `None` if it never has. Packets that the queue would drop count as sent.
     pub(crate) fn drained(&self, idle_since: Time) -> Option<(Service, Time)> {
         let mut service = self.service.clone();
@@ -310,7 +310,7 @@ impl<P> Bottleneck<P> {
         Some((service, free))
     }
 
-    /// Turns the free server to the next packet.
+    /// Turn the free server to the next packet.
     #[inline]
     fn turn_to_next(&mut self, now: Time) {
         if self.queue.is_empty() || self.closed.is_some() {
@@ -322,7 +322,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// Returns whether a packet stays in the queue until its opportunity; with Mahimahi's clock it always does.
+    /// Return whether a packet stays in the queue until its opportunity; with Mahimahi's clock it always does.
     #[inline]
     fn decides_late(&self) -> bool {
         self.config.clock == Clock::Milliseconds || self.queue.decides_late()
@@ -363,7 +363,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// Returns the arrival time assigned to a packet received at `now`.
+    /// Return the arrival time assigned to a packet received at `now`.
     fn stamp(&self, now: Time) -> Time {
         match self.config.clock {
             Clock::Exact => now,
@@ -374,7 +374,7 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// Returns the earliest service of a packet received at `now`.
+    /// Return the earliest service of a packet received at `now`.
     fn first_use(&self, now: Time) -> Time {
         match self.config.clock {
             Clock::Exact => now,

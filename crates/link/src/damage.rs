@@ -56,7 +56,7 @@ impl Damage {
         self.random.hits(self.probability)
     }
 
-    /// Returns the bit of a packet of `size` to flip, if any.
+    /// Return the bit of a packet of `size` to flip, if any.
     pub(crate) fn bit(&mut self, size: Bytes) -> Option<u32> {
         let bits = size.0.saturating_mul(8).min(u64::from(u32::MAX));
         let struck = self.strikes() && bits > 0;

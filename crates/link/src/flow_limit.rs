@@ -61,7 +61,7 @@ struct Bucket {
 
 const FEW: usize = 64;
 
-/// Returns a size in parts, the unit of [`Bucket::sent`].
+/// Return a size in parts, the unit of [`Bucket::sent`].
 fn parts(size: Bytes) -> u128 {
     u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC)
 }
@@ -76,7 +76,7 @@ impl<P> Configured<FlowLimitConfig> for FlowLimit<P> {
         }
     }
 
-    /// Changes the limit from `now` on. Waiting packets keep their departure, and buckets their tokens.
+    /// Change the limit from `now` on. Waiting packets keep their departure, and buckets their tokens.
     fn change(&mut self, config: &FlowLimitConfig, _: Time, now: Time, _: Duration) {
         let now = u128::from(now.as_nanos());
         let before = now * self.rate();
@@ -93,7 +93,7 @@ impl<P> FlowLimit<P> {
         self.config.rate.0.max(1).into()
     }
 
-    /// Accepts a packet; events up to `now` must have been taken.
+    /// Accept a packet; events up to `now` must have been taken.
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) -> Admission<P> {
         let rate = self.rate();
         let present = u128::from(now.as_nanos()) * rate;
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Sends packets of 1500 bytes, (ms, flow) each. Returns flow, departure in µs and whether delivered, by departure.
+    /// Send packets of 1500 bytes, (ms, flow) each. Return flow, departure in µs and whether delivered, by departure.
     fn sent(mut link: Direction<u64>, packets: &[(u64, u64)]) -> Vec<(u64, u64, bool)> {
         for &(at, flow) in packets {
             let tag = Tag {

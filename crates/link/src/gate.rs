@@ -24,7 +24,7 @@ pub struct GateConfig {
 }
 
 impl GateConfig {
-    /// Returns a gate with outages: (begin after the start, length). `None` if a length is zero, or if an outage does
+    /// Return a gate with outages: (begin after the start, length). `None` if a length is zero, or if an outage does
     /// not begin after the previous one's end.
     pub fn new(outages: Vec<(Duration, Duration)>) -> Option<Self> {
         let gate = Self {
@@ -34,13 +34,13 @@ impl GateConfig {
         gate.check().ok()
     }
 
-    /// Returns the gate; waiting and partly sent packets at these instants after the start are
+    /// Return the gate; waiting and partly sent packets at these instants after the start are
     /// [dropped](crate::DropReason::Handover). `None` if an instant is not in an outage.
     pub fn with_flushes(self, flushes: Vec<Duration>) -> Option<Self> {
         Self { flushes, ..self }.check().ok()
     }
 
-    /// Returns the gate, or the error in its times.
+    /// Return the gate, or the error in its times.
     pub(crate) fn check(self) -> Result<Self, &'static str> {
         let outages = &self.outages;
         let in_order = |pair: &[(Duration, Duration)]| pair[0].0 + pair[0].1 < pair[1].0;
@@ -59,18 +59,18 @@ impl GateConfig {
         }
     }
 
-    /// Returns the gate; with the queue, packets in flight are dropped, in the [delays](crate::DelayConfig) behind the
+    /// Return the gate; with the queue, packets in flight are dropped, in the [delays](crate::DelayConfig) behind the
     /// queue, as when a radio is lost.
     pub fn with_in_flight(self, in_flight: bool) -> Self {
         Self { in_flight, ..self }
     }
 
-    /// Returns the gate, closed until the next change or not.
+    /// Return the gate, closed until the next change or not.
     pub fn with_down(self, down: bool) -> Self {
         Self { down, ..self }
     }
 
-    /// Returns the outages: (begin after the start, length).
+    /// Return the outages: (begin after the start, length).
     pub fn outages(&self) -> &[(Duration, Duration)] {
         &self.outages
     }
@@ -96,7 +96,7 @@ impl GateConfig {
         !self.flushes.is_empty()
     }
 
-    /// Returns the next instant after `now` at which an outage begins or ends, or the queue is emptied.
+    /// Return the next instant after `now` at which an outage begins or ends, or the queue is emptied.
     pub(crate) fn next_edge(&self, zero: Time, now: Time) -> Option<Time> {
         let begun = self.begun(zero, now);
         let end = begun.checked_sub(1).map(|last| self.end(zero, last));

@@ -69,7 +69,7 @@ where
     Open: FnMut(&Path) -> io::Result<File>,
     File: Read,
 {
-    /// Returns a reader that gets the content of files from `open`.
+    /// Return a reader that gets the content of files from `open`.
     pub fn new(open: Open) -> Self {
         Self {
             open,
@@ -77,7 +77,7 @@ where
         }
     }
 
-    /// Returns the stage of a table.
+    /// Return the stage of a table.
     pub fn stage(&mut self, mut table: Value) -> Result<StageConfig, LanguageError> {
         let kind = table
             .get("kind")
@@ -166,7 +166,7 @@ where
         Ok(trace)
     }
 
-    /// Returns the content of a file.
+    /// Return the content of a file.
     fn file<T>(
         &mut self,
         what: &'static str,

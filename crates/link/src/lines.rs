@@ -17,7 +17,7 @@ pub struct TraceError {
 }
 
 impl TraceError {
-    /// Returns the error of a line, counted from 1.
+    /// Return the error of a line, counted from 1.
     pub fn at(line: usize, reason: impl Into<String>) -> Self {
         Self {
             line: Some(line),
@@ -25,7 +25,7 @@ impl TraceError {
         }
     }
 
-    /// Returns an error of the whole file.
+    /// Return an error of the whole file.
     pub fn whole(reason: impl Into<String>) -> Self {
         Self {
             line: None,
@@ -33,12 +33,12 @@ impl TraceError {
         }
     }
 
-    /// Returns the number of the offending line, from 1; `None` for an error of the whole file.
+    /// Return the number of the offending line, from 1; `None` for an error of the whole file.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// Returns the error in the form of compilers: `FILE:LINE: reason`, or `FILE: reason` for the whole file.
+    /// Return the error in the form of compilers: `FILE:LINE: reason`, or `FILE: reason` for the whole file.
     pub fn in_file(&self, file: impl fmt::Display) -> String {
         match self.line {
             Some(line) => format!("{file}:{line}: {}", self.reason),
@@ -58,7 +58,7 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// Passes every line to `take` with its number, from 1, without its line end (LF or CR LF). A file without line ends is
+/// Pass every line to `take` with its number, from 1, without its line end (LF or CR LF). A file without line ends is
 /// refused after `longest` bytes.
 pub fn each_line<E: From<TraceError>>(
     reader: impl Read,
@@ -108,7 +108,7 @@ pub fn each_line<E: From<TraceError>>(
     }
 }
 
-/// Returns the start of a line that looks like numbers, else `…`: the content of any other file must not be quoted.
+/// Return the start of a line that looks like numbers, else `…`: the content of any other file must not be quoted.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     let shown = &line[..line.len().min(EXCERPT)];
     let numeric = |byte: &u8| byte.is_ascii_digit() || b" \t\r+-.,_eExX".contains(byte);

@@ -121,7 +121,7 @@ impl Configured<LossConfig> for Loss {
         loss
     }
 
-    /// Changes the loss of later packets; the generator keeps its state.
+    /// Change the loss of later packets; the generator keeps its state.
     fn change(&mut self, config: &LossConfig, zero: Time, _: Time, offset: Duration) {
         if *config != self.config {
             let random = self.random.clone();
@@ -236,14 +236,14 @@ pub struct LossSeries {
 }
 
 impl LossSeries {
-    /// Returns the series of `steps`, each (time since the start, probability from then on); no loss before the first
+    /// Return the series of `steps`, each (time since the start, probability from then on); no loss before the first
     /// step. `None` without steps, or if their times do not increase.
     pub fn new(steps: Vec<(Duration, Probability)>) -> Option<Self> {
         let increasing = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
         (increasing && !steps.is_empty()).then_some(Self { steps })
     }
 
-    /// Returns the probability at a position of the series.
+    /// Return the probability at a position of the series.
     pub fn at(&self, position: Duration) -> Probability {
         let next = self.steps.partition_point(|&(time, _)| time <= position);
         next.checked_sub(1)
@@ -280,7 +280,7 @@ mod tests {
         assert!(!losses(1.0, 1, 10_000).contains(&false));
     }
 
-    /// Returns whether packets, a millisecond apart, are lost.
+    /// Return whether packets, a millisecond apart, are lost.
     fn strikes(config: LossConfig, packets: usize) -> Vec<bool> {
         let mut loss = Loss::new(&config, Time::ZERO);
         (0..packets as u64)

@@ -71,7 +71,7 @@ impl Meter {
         }
     }
 
-    /// Begins a new grid at `now`, aligned to `zero`.
+    /// Begin a new grid at `now`, aligned to `zero`.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offer: Offer) {
         if let Some(last) = self.grids.back_mut() {
             last.close(now);
@@ -79,7 +79,7 @@ impl Meter {
         self.grids.push_back(Grid::new(now, zero, offer));
     }
 
-    /// Changes the capacity from `from` on, which is not before now.
+    /// Change the capacity from `from` on, which is not before now.
     pub(crate) fn offered(&mut self, from: Time, offer: Offer) {
         let last = self.grids.len() - 1; // there is always one
         self.grids[last].offered(from, offer);
@@ -112,7 +112,7 @@ impl Meter {
         count.0 += 1;
     }
 
-    /// Returns the next bin that ended by `now`, after all events before `now` have been counted.
+    /// Return the next bin that ended by `now`, after all events before `now` have been counted.
     pub(crate) fn next_bin(&mut self, now: Time) -> Option<Bin> {
         loop {
             let grid = self.grids.front_mut()?;
@@ -127,7 +127,7 @@ impl Meter {
         }
     }
 
-    /// Returns the bin that contains `now`. Events come in order of time.
+    /// Return the bin that contains `now`. Events come in order of time.
     fn bin(&mut self, now: Time) -> &mut Bin {
         let level = self.level;
         let last = self.grids.len() - 1; // there is always one
@@ -173,7 +173,7 @@ impl Grid {
         self.end = Some(end);
     }
 
-    /// Returns the edge after `at`.
+    /// Return the edge after `at`.
     fn edge_after(&self, at: Time) -> Time {
         let width = BIN_WIDTH.as_nanos();
         let phase = Duration::from_nanos(self.zero.as_nanos() % width);
@@ -216,7 +216,7 @@ impl Grid {
 }
 
 impl Bin {
-    /// Returns a bin without packets.
+    /// Return a bin without packets.
     fn quiet(start: Time, end: Time, level: QueueLevel) -> Self {
         Self {
             start,

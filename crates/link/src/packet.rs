@@ -30,7 +30,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// Returns the field in the two lowest bits of the IPv4 type of service or IPv6 traffic class.
+    /// Return the field in the two lowest bits of the IPv4 type of service or IPv6 traffic class.
     pub const fn of_traffic_class(octet: u8) -> Self {
         match octet & 0b11 {
             0b01 => Self::Ect1,
@@ -83,7 +83,7 @@ impl<P> Item<P> {
         }
     }
 
-    /// Returns the packet with fields of its header.
+    /// Return the packet with fields of its header.
     pub(crate) fn tagged(self, tag: Tag) -> Self {
         Self {
             flow: tag.flow,
@@ -92,7 +92,7 @@ impl<P> Item<P> {
         }
     }
 
-    /// Returns the flipped bit.
+    /// Return the flipped bit.
     pub(crate) fn corrupt_bit(&self) -> Option<u32> {
         self.corrupt.map(|next| next.get() - 1)
     }
@@ -102,7 +102,7 @@ impl<P> Item<P> {
         self.corrupt = NonZero::new(bit.saturating_add(1));
     }
 
-    /// Marks the packet: congestion experienced. Returns whether its transport allows marks. Marked packets stay
+    /// Mark the packet: congestion experienced. Return whether its transport allows marks. Marked packets stay
     /// marked.
     pub(crate) fn mark(&mut self) -> bool {
         let capable = self.ecn.is_capable();

@@ -16,7 +16,7 @@ impl Probability {
     /// Probability of a certain event.
     pub const ALWAYS: Self = Self(1.0);
 
-    /// Returns the probability, or `None` if `value` is not a number from 0 to 1.
+    /// Return the probability, or `None` if `value` is not a number from 0 to 1.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
@@ -55,7 +55,7 @@ impl Random {
         Self(generator)
     }
 
-    /// Returns 64 random bits.
+    /// Return 64 random bits.
     #[inline]
     #[allow(clippy::should_implement_trait)] // an endless stream is no iterator to collect
     pub fn next(&mut self) -> u64 {
@@ -70,13 +70,13 @@ impl Random {
         probability >= 1.0 || draw < (probability * 2f64.powi(64)) as u64
     }
 
-    /// Returns a number in [0, 1), a multiple of 2⁻⁵³.
+    /// Return a number in [0, 1), a multiple of 2⁻⁵³.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// Returns a whole number below `bound`, which is not zero; uniform within 2⁻⁶⁴ · bound.
+    /// Return a whole number below `bound`, which is not zero; uniform within 2⁻⁶⁴ · bound.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64 // less than bound
     }

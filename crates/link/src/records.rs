@@ -72,14 +72,14 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Appends the bytes of a field.
+    /// Append the bytes of a field.
     pub fn field<const N: usize>(mut self, value: [u8; N]) -> Self {
         self.bytes[self.at..self.at + N].copy_from_slice(&value);
         self.at += N;
         self
     }
 
-    /// Appends a time, signed.
+    /// Append a time, signed.
     pub fn time(self, time: Time) -> Self {
         self.field(
             i64::try_from(time.as_nanos())
@@ -88,7 +88,7 @@ impl Layout {
         )
     }
 
-    /// Returns the complete record.
+    /// Return the complete record.
     pub fn done(self) -> [u8; RECORD_BYTES] {
         debug_assert_eq!(self.at, RECORD_BYTES);
         self.bytes
@@ -96,7 +96,7 @@ impl Layout {
 }
 
 impl PacketRecord {
-    /// Returns the record's bytes in the file.
+    /// Return the record's bytes in the file.
     pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
         Layout::default()
             .field(self.packet.to_le_bytes())
@@ -129,12 +129,12 @@ const UNLIMITED: u32 = u32::MAX;
 pub struct Series(Vec<Option<Idle>>);
 
 impl Series {
-    /// Returns the series of this many directions.
+    /// Return the series of this many directions.
     pub fn new(directions: usize) -> Self {
         Self(vec![None; directions])
     }
 
-    /// Appends the next bin of a direction. write: takes the records, in their order.
+    /// Append the next bin of a direction. write: takes the records, in their order.
     pub fn push(&mut self, direction: usize, bin: &Bin, mut write: impl FnMut([u8; RECORD_BYTES])) {
         let pending = &mut self.0[direction];
         let capacity = idle_capacity(bin);
@@ -152,7 +152,7 @@ impl Series {
         }
     }
 
-    /// Writes the remaining idle bins.
+    /// Write the remaining idle bins.
     pub fn finish(self, mut write: impl FnMut([u8; RECORD_BYTES])) {
         for (direction, idle) in self.0.iter().enumerate() {
             if let Some(idle) = idle {
@@ -162,7 +162,7 @@ impl Series {
     }
 }
 
-/// Returns the record of a bin: its start, the direction, the queue at its end and its peak, the capacity (maximum
+/// Return the record of a bin: its start, the direction, the queue at its end and its peak, the capacity (maximum
 /// number: unlimited), bytes that left the bottleneck and that arrived, and packets dropped by the queue and lost.
 fn record(direction: usize, bin: &Bin) -> [u8; RECORD_BYTES] {
     let capacity = bin.capacity.map_or(u64::MAX, |bytes| bytes.0);
@@ -180,7 +180,7 @@ fn record(direction: usize, bin: &Bin) -> [u8; RECORD_BYTES] {
         .done()
 }
 
-/// Returns the capacity of a whole bin without packets; `None` for other bins.
+/// Return the capacity of a whole bin without packets; `None` for other bins.
 fn idle_capacity(bin: &Bin) -> Option<u32> {
     let idle = bin.end == bin.start + BIN_WIDTH
         && (bin.used, bin.arrived, bin.peak) == (Bytes(0), Bytes(0), Bytes(0))
@@ -210,7 +210,7 @@ impl Idle {
         }
     }
 
-    /// Adds a bin; `false` if it does not follow or has no room.
+    /// Add a bin; `false` if it does not follow or has no room.
     fn extend(&mut self, start: Time, capacity: u32) -> bool {
         let width = Duration::from_nanos(u64::from(self.bins) * BIN_WIDTH.as_nanos());
         if self.bins == MOST_BINS || start != self.start + width {
@@ -226,7 +226,7 @@ impl Idle {
         true
     }
 
-    /// Returns the record: start and number of the bins, and the bytes offered in each. The last capacity holds for the
+    /// Return the record: start and number of the bins, and the bytes offered in each. The last capacity holds for the
     /// remaining bins; the maximum number means unlimited.
     fn record(&self, direction: usize) -> [u8; RECORD_BYTES] {
         let head = Layout::default()
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Returns, for each record of these bins of one direction, its first bin, number of bins and capacities.
+    /// Return, for each record of these bins of one direction, its first bin, number of bins and capacities.
     fn written(bins: impl IntoIterator<Item = Bin>) -> Vec<(u64, u32, Vec<u32>)> {
         let mut records = Vec::new();
         let mut series = Series::new(1);

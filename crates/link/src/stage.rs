@@ -18,7 +18,7 @@ use crate::units::Share;
 pub(crate) trait Configured<C> {
     fn new(config: &C, zero: Time) -> Self;
 
-    /// Applies `config` from `now` on. Packets stay, generators keep their state.
+    /// Apply `config` from `now` on. Packets stay, generators keep their state.
     ///
     /// Events before `now` must have been taken.
     fn change(&mut self, config: &C, zero: Time, now: Time, offset: Duration);
@@ -27,19 +27,19 @@ pub(crate) trait Configured<C> {
 /// A stage that moves packets of type `P`. The defaults suit a stage that holds no packets.
 #[allow(unused_variables)]
 pub(crate) trait Behaviour<P> {
-    /// Starts the schedule anew at `zero`, as of `now`; packets stay.
+    /// Restart the schedule at `zero`, as of `now`; packets stay.
     ///
     /// Events before `now` must have been taken.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {}
 
-    /// Closes or opens the stage where packets queue, as of `now`. It sends nothing while a gate closes it, or while it
+    /// Close or open the stage where packets queue, as of `now`. It sends nothing while a gate closes it, or while it
     /// is barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of its
     /// capacity at `now` is left.
     ///
     /// Events before `now` must have been taken.
     fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {}
 
-    /// Drops the waiting packets and the partly sent one, while the stage is closed.
+    /// Drop the waiting packets and the partly sent one, while the stage is closed.
     fn flush(&mut self) {}
 
     /// Return whether bytes leave in a steady flow, not at instants.
@@ -92,7 +92,7 @@ pub(crate) trait Behaviour<P> {
         None
     }
 
-    /// Processes the [event](Self::next_event) due at `now`.
+    /// Process the [event](Self::next_event) due at `now`.
     fn step(&mut self, now: Time) -> Option<Step<P>> {
         None
     }
@@ -141,7 +141,7 @@ macro_rules! stages {
         }
 
         impl<P> Stage<P> {
-            /// Returns the state, for rare calls.
+            /// Return the state, for rare calls.
             pub(crate) fn behaviour(&self) -> &(dyn Behaviour<P> + '_) {
                 match self {
                     $(Self::$stage(stage) => {
@@ -151,7 +151,7 @@ macro_rules! stages {
                 }
             }
 
-            /// Returns the mutable state, for rare calls.
+            /// Return the mutable state, for rare calls.
             pub(crate) fn behaviour_mut(&mut self) -> &mut (dyn Behaviour<P> + '_) {
                 match self {
                     $(Self::$stage(stage) => {

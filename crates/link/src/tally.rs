@@ -58,7 +58,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts an outcome of the direction.
+    /// Count an outcome of the direction.
     #[inline]
     pub fn count<P>(&mut self, outcome: &Outcome<P>) {
         let it = &mut self.counters;
@@ -92,12 +92,12 @@ impl Tally {
         self.current.most = self.current.most.max(took.as_nanos());
     }
 
-    /// Returns the counters.
+    /// Return the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Returns the delay over the last complete window of 100 ms, which begins with a packet, or over the current one
+    /// Return the delay over the last complete window of 100 ms, which begins with a packet, or over the current one
     /// if none ended within the last second. `None` if no packet left in that time.
     pub fn delay(&self, now: Time) -> Option<Delay> {
         let fresh = |window: &Window| window.packets > 0 && now < window.end + FRESH;

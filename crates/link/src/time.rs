@@ -135,7 +135,7 @@ impl AddAssign for Duration {
     }
 }
 
-/// Returns the earlier of two instants, if there is one.
+/// Return the earlier of two instants, if there is one.
 #[inline]
 pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
@@ -144,7 +144,7 @@ pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     }
 }
 
-/// Writes milliseconds with all decimals of the value, such as `12.000001 ms`.
+/// Write milliseconds with all decimals of the value, such as `12.000001 ms`.
 fn write_millis(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
     let (whole, fraction) = (nanos / NANOS_PER_MILLI, nanos % NANOS_PER_MILLI);
     if fraction == 0 {

@@ -147,7 +147,7 @@ impl Trace {
         }
     }
 
-    /// Returns the run (distinct timestamp) of an opportunity of one pass; `index` must be below [`Self::total`].
+    /// Return the run (distinct timestamp) of an opportunity of one pass; `index` must be below [`Self::total`].
     pub(crate) fn run_of(&self, index: u64) -> usize {
         self.cumulative.partition_point(|&count| count <= index)
     }
@@ -201,7 +201,7 @@ impl std::fmt::Debug for Trace {
 const LONGEST_LINE: usize = 4096;
 
 impl Trace {
-    /// Reads a trace from a file, a pipe or memory, in small pieces.
+    /// Read a trace from a file, a pipe or memory, in small pieces.
     ///
     /// Each line is a decimal integer: milliseconds since the start, never decreasing. A repeated value is several
     /// opportunities in that millisecond; 0 is legal. Blank lines, lines that start with `#`, both kinds of line end
@@ -215,7 +215,7 @@ impl Trace {
         trace.finish()
     }
 
-    /// Returns a trace of the given timestamps in ms, under the same rules as a file; errors count timestamps as lines.
+    /// Return a trace of the given timestamps in ms, under the same rules as a file; errors count timestamps as lines.
     pub fn from_millis(millis: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
         let mut trace = Self::empty();
         for (index, value) in millis.into_iter().enumerate() {
@@ -228,7 +228,7 @@ impl Trace {
     }
 }
 
-/// Passes each line's number and its timestamp in ms, or its error, to `take`. Timestamps may be in any order. This is
+/// Pass each line's number and its timestamp in ms, or its error, to `take`. Timestamps may be in any order. This is
 /// for traces that must not be held in memory. `take` can end the reading with an error.
 pub fn each_timestamp<E: From<TraceError>>(
     reader: impl Read,
@@ -250,7 +250,7 @@ impl Trace {
         }
     }
 
-    /// Adds a timestamp. Errors if it is before the last one.
+    /// Add a timestamp. Errors if it is before the last one.
     fn push(&mut self, value: u32) -> Result<(), String> {
         let count = self.total() + 1;
         match self.millis.last() {
@@ -290,7 +290,7 @@ impl Trace {
 /// Number of digits that always fit below 2³²: no check at each digit.
 const SAFE_DIGITS: usize = 9;
 
-/// Returns the timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
+/// Return the timestamp that a line (without its line feed) holds; `None` for a blank line or a comment.
 fn timestamp(line: &[u8]) -> Result<Option<u32>, String> {
     if line.is_empty() || line[0] == b'#' {
         return Ok(None);

@@ -84,7 +84,7 @@ impl BitRate {
     }
 }
 
-/// Returns the value, or the largest `u64`.
+/// Return the value, or the largest `u64`.
 pub(crate) fn saturate(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
@@ -111,7 +111,7 @@ pub(crate) struct Share {
 impl Share {
     pub(crate) const WHOLE: Self = Self { part: 1, whole: 1 };
 
-    /// Returns `part` of `whole`; the whole if `whole` is zero.
+    /// Return `part` of `whole`; the whole if `whole` is zero.
     pub(crate) fn new(part: u64, whole: u64) -> Self {
         if part >= whole {
             Self::WHOLE

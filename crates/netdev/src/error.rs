@@ -38,9 +38,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Names the attempt when the kernel refuses it.
 pub trait Trying<T> {
-    /// Names the attempt.
+    /// Name the attempt.
     fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
-    /// Names the attempt and the remedy.
+    /// Name the attempt and the remedy.
     fn trying_or(
         self,
         what: impl FnOnce() -> String,

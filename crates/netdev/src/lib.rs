@@ -50,7 +50,7 @@ pub fn print_diagnostics() {
     let _ = lines.try_init();
 }
 
-/// Takes a descriptor that this process inherited under `number`. Errors: no file is open there.
+/// Take a descriptor that this process inherited under `number`. Errors: no file is open there.
 ///
 /// Call this once per number: dropping the value closes the descriptor.
 pub fn take_inherited(number: RawFd) -> Result<OwnedFd> {

@@ -26,7 +26,7 @@ pub fn is_privileged() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Moves this process into a new user namespace that maps the calling user and group to themselves.
+/// Move this process into a new user namespace that maps the calling user and group to themselves.
 ///
 /// The process must have one thread. Afterwards it holds all capabilities over objects created inside.
 pub fn enter_user_namespace() -> Result<()> {
@@ -43,14 +43,14 @@ pub fn enter_user_namespace() -> Result<()> {
     write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Moves the calling thread into a new mount namespace, from which no mount propagates.
+/// Move the calling thread into a new mount namespace, from which no mount propagates.
 pub fn unshare_mounts() -> Result<()> {
     unshare(UnshareFlags::NEWNS).trying(|| "create a mount namespace".into())?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).trying(|| "make the mounts private".into())
 }
 
-/// Moves the calling process into a UTS namespace with host name `name`.
+/// Move the calling process into a UTS namespace with host name `name`.
 pub fn unshare_host_name(name: &str) -> Result<()> {
     unshare(UnshareFlags::NEWUTS).trying(|| "create a UTS namespace".into())?;
     sethostname(name.as_bytes()).trying(|| format!("set the host name {name}"))
@@ -119,7 +119,7 @@ impl NetworkNamespace {
         })
     }
 
-    /// Runs `work` in a thread inside this namespace. Sockets and devices it opens stay in the namespace.
+    /// Run `work` in a thread inside this namespace. Sockets and devices it opens stay in the namespace.
     pub fn run<T, E>(&self, work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
     where
         T: Send,
@@ -131,7 +131,7 @@ impl NetworkNamespace {
         })
     }
 
-    /// Moves only the calling thread into this namespace.
+    /// Move only the calling thread into this namespace.
     pub fn enter(&self) -> Result<()> {
         // Entering needs a privilege, staying does not.
         if self.is_current() {
@@ -176,7 +176,7 @@ fn is_same(descriptor: &OwnedFd, path: &str) -> bool {
 }
 
 impl From<OwnedFd> for NetworkNamespace {
-    /// Wraps an open namespace; entering fails if it is not a network namespace.
+    /// Wrap an open namespace; entering fails if it is not a network namespace.
     fn from(descriptor: OwnedFd) -> Self {
         Self { descriptor }
     }
@@ -188,7 +188,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Runs `work` in a separate thread and waits: a thread with a changed namespace must not be reused.
+/// Run `work` in a separate thread and waits: a thread with a changed namespace must not be reused.
 fn in_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
 where
     T: Send,

@@ -41,7 +41,7 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens a socket in the calling thread's namespace.
+    /// Open a socket in the calling thread's namespace.
     pub fn open() -> Result<Self> {
         let open = || {
             let socket = Socket::new(NETLINK_ROUTE)?;
@@ -54,7 +54,7 @@ impl Netlink {
         })
     }
 
-    /// Uses a socket that another process has opened; requests concern the namespace of the opener.
+    /// Use a socket that another process has opened; requests concern the namespace of the opener.
     pub fn over(descriptor: OwnedFd) -> Self {
         // SAFETY: the socket owns the descriptor from here on.
         let socket = unsafe { Socket::from_raw_fd(descriptor.into_raw_fd()) };
@@ -116,7 +116,7 @@ impl Netlink {
         self.look(message, || format!("find the interface {name}"))
     }
 
-    /// Sets the alias of an interface.
+    /// Set the alias of an interface.
     pub fn set_alias(&mut self, index: u32, text: &str) -> Result<()> {
         self.change(index, LinkAttribute::IfAlias(text.into()), || {
             format!("set the alias of interface {index}")
@@ -134,14 +134,14 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(message), 0, what)
     }
 
-    /// Deletes an interface.
+    /// Delete an interface.
     pub fn delete(&mut self, index: u32) -> Result<()> {
         self.request(RouteNetlinkMessage::DelLink(link(index)), 0, || {
             format!("delete interface {index}")
         })
     }
 
-    /// Brings an interface up.
+    /// Bring an interface up.
     pub fn bring_up(&mut self, index: u32) -> Result<()> {
         let mut message = link(index);
         message.header.flags = LinkFlags::Up;
@@ -151,7 +151,7 @@ impl Netlink {
         })
     }
 
-    /// Sets the MTU (bytes) and the length of the transmit queue (packets). Stops the kernel's automatic IPv6 addresses
+    /// Set the MTU (bytes) and the length of the transmit queue (packets). Stops the kernel's automatic IPv6 addresses
     /// and router solicitations on the interface.
     pub fn configure(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         self.change(index, LinkAttribute::Mtu(mtu), || {
@@ -177,7 +177,7 @@ impl Netlink {
         }
     }
 
-    /// Adds an address that is usable at once (no duplicate address detection). `facing` is the address of the other
+    /// Add an address that is usable at once (no duplicate address detection). `facing` is the address of the other
     /// end, to which the prefix belongs, or the address itself.
     pub fn add_address(&mut self, index: u32, prefix: Prefix, facing: IpAddr) -> Result<()> {
         self.add_address_with(index, prefix, vec![AddressAttribute::Address(facing)])
@@ -217,7 +217,7 @@ impl Netlink {
         })
     }
 
-    /// Waits until the kernel accepts packets to `address`, which was added to an interface of this namespace.
+    /// Wait until the kernel accepts packets to `address`, which was added to an interface of this namespace.
     ///
     /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists. A work queue
     /// adds the route, milliseconds later on a busy machine. Packets that arrive earlier are dropped
@@ -325,7 +325,7 @@ impl Netlink {
         }
     }
 
-    /// Sends a request and waits for the kernel's acknowledgement.
+    /// Send a request and wait for the kernel's acknowledgement.
     fn request(
         &mut self,
         message: RouteNetlinkMessage,
@@ -338,7 +338,7 @@ impl Netlink {
         }
     }
 
-    /// Sends a request for an address or a route.
+    /// Send a request for an address or a route.
     fn add(
         &mut self,
         message: RouteNetlinkMessage,
@@ -356,7 +356,7 @@ impl Netlink {
         })
     }
 
-    /// Sends a request and returns the payload of the answer's first message.
+    /// Send a request and return the payload of the answer's first message.
     fn exchange(
         &mut self,
         message: RouteNetlinkMessage,

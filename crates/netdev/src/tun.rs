@@ -26,9 +26,9 @@ const TUN_F_TSO_ECN: usize = 0x08;
 const TUN_F_USO4: usize = 0x20;
 const TUN_F_USO6: usize = 0x40;
 
-/// Creates a TUN device `name` in the calling thread's network namespace; `%d` in `name` becomes a free number.
+/// Create a TUN device `name` in the calling thread's network namespace; `%d` in `name` becomes a free number.
 ///
-/// Returns the descriptor (non-blocking, keeps the device alive) and the device's name. With `offload`, every packet
+/// Return the descriptor (non-blocking, keeps the device alive) and the device's name. With `offload`, every packet
 /// has a `virtio_net_hdr` before it, and super-packets are passed whole. Without it, the kernel segments super-packets.
 pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -67,7 +67,7 @@ pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
     Ok((descriptor, name))
 }
 
-/// Leaves the removal of a device to the end of its network namespace.
+/// Leave the removal of a device to the end of its network namespace.
 ///
 /// The kernel removes the devices of ended namespaces together. Closing a descriptor removes a single device, and waits
 /// 20 to 40 ms.
@@ -76,13 +76,13 @@ pub fn end_with_namespace(descriptor: &OwnedFd) -> Result<()> {
         .trying(|| "keep a network interface until its namespace ends".into())
 }
 
-/// Reserves a device for a user. Without an owner, every user may attach to it after the descriptor is closed.
+/// Reserve a device for a user. Without an owner, every user may attach to it after the descriptor is closed.
 pub fn set_owner(descriptor: &OwnedFd, user: u32) -> Result<()> {
     set::<{ libc::TUNSETOWNER as _ }>(descriptor, user as usize)
         .trying(|| format!("give a network interface to user {user}"))
 }
 
-/// Enables all offloads that the kernel supports.
+/// Enable all offloads that the kernel supports.
 fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     let mut answer = Ok(());
     for offloads in OFFLOADS {
@@ -97,7 +97,7 @@ fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     answer
 }
 
-/// Sets a property of a device.
+/// Set a property of a device.
 fn set<const REQUEST: Opcode>(descriptor: &OwnedFd, value: usize) -> rustix::io::Result<()> {
     // SAFETY: the requests above take the argument by value, on a descriptor of the TUN driver.
     unsafe { ioctl(descriptor, IntegerSetter::<REQUEST>::new_usize(value)) }

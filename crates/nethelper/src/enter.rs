@@ -30,7 +30,7 @@ const SHORTCUTS: [&str; 3] = [
     "/var/run/nscd/socket",
 ];
 
-/// Replaces this process by the command; returns only on failure.
+/// Replace this process by the command; return only on failure.
 pub fn enter(request: &Enter) -> ExitCode {
     let report = match take_inherited(request.report) {
         Ok(descriptor) => File::from(descriptor),
@@ -87,7 +87,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
     })
 }
 
-/// Mounts a readable file of the caller over `/etc/resolv.conf`.
+/// Mount a readable file of the caller over `/etc/resolv.conf`.
 fn bind_resolv_conf(path: &Path) -> Result<()> {
     let what = || format!("mount {} over {RESOLV_CONF}", path.display());
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

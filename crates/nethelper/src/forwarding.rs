@@ -35,7 +35,7 @@ const SHELLS_IPV6: &str = "fd63:656c:6c62:fc00::/54";
 pub struct Lock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
 impl Lock {
-    /// Waits until no other helper holds the lock.
+    /// Wait until no other helper holds the lock.
     pub fn take() -> Result<Self> {
         let what = || "lock the network namespace".into();
         let file = File::open(LOCK).trying(what)?;
@@ -95,7 +95,7 @@ pub fn tables() -> Result<Vec<Table>> {
 }
 
 /// List the tables of living shells, after removing remains of dead shells.
-pub fn living(lock: &Lock) -> Result<Vec<Table>> {
+pub fn live_tables(lock: &Lock) -> Result<Vec<Table>> {
     let (living, dead) = shells(lock)?;
     for table in &dead {
         tracing::info!("removing {}: its shell has ended", table.name);
@@ -138,7 +138,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     Ok((living, dead))
 }
 
-/// Removes a shell's table and its rules in chains of other programs.
+/// Remove a shell's table and its rules in chains of other programs.
 pub fn remove(table: &Table, in_other_chains: bool) -> Result<()> {
     let mut text = format!("delete table inet handle {}\n", table.handle);
     if in_other_chains {
@@ -162,7 +162,7 @@ fn exists(table: &str) -> Result<bool> {
     Ok(tables.iter().any(|it| it["name"] == table))
 }
 
-/// Switches forwarding on, optionally for IPv6, and records the changes.
+/// Switch forwarding on, optionally for IPv6, and record the changes.
 ///
 /// If the machine did not forward before, it forwards for shells only.
 pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
@@ -200,9 +200,9 @@ pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
     Ok(())
 }
 
-/// Restores forwarding when no shell is left.
+/// Restore forwarding when no shell is left.
 pub fn release(lock: &Lock) -> Result<()> {
-    if !living(lock)?.is_empty() || !exists(TABLE)? {
+    if !live_tables(lock)?.is_empty() || !exists(TABLE)? {
         return Ok(());
     }
     let rules = nft::list(&["list", "table", "inet", TABLE], "rule")?;
@@ -213,7 +213,7 @@ pub fn release(lock: &Lock) -> Result<()> {
     nft::load("removes a table", &format!("delete table inet {TABLE}\n"))
 }
 
-/// Removes remains of killed helpers in this network namespace, and prints a line for each.
+/// Remove remains of killed helpers in this network namespace, and print a line for each.
 pub fn clean() -> Result<()> {
     nft::share_capability()?;
     let lock = Lock::take()?;
@@ -262,7 +262,7 @@ fn read(name: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Writes a setting; a device's setting may have disappeared with the device.
+/// Write a setting; a device's setting may have disappeared with the device.
 fn write(name: &str, value: &str) -> Result<()> {
     match fs::write(format!("/proc/sys/net/{name}"), value) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use request::Request;
 
-/// Executes the request in `arguments` (without the program's name) and returns the exit status.
+/// Execute the request in `arguments` (without the program's name) and return the exit status.
 ///
 /// `serve` reports errors on the socket at standard input, `enter` on a descriptor of the caller. Other errors go to
 /// standard error.

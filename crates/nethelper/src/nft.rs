@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 const PLACES: [&str; 3] = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"];
 
-/// Lets programs started by this thread keep `CAP_NET_ADMIN`, which nft(8) needs.
+/// Let programs started by this thread keep `CAP_NET_ADMIN`, which nft(8) needs.
 pub fn share_capability() -> Result<()> {
     let what = || {
         "use CAP_NET_ADMIN; if this is the installed helper, reinstall it with \
@@ -29,7 +29,7 @@ pub fn share_capability() -> Result<()> {
     Ok(())
 }
 
-/// Executes the commands in `text`, all or none. `attempt` in errors: "adds the rules".
+/// Execute the commands in `text`, all or none. `attempt` in errors: "adds the rules".
 pub fn load(attempt: &'static str, text: &str) -> Result<()> {
     call(attempt, &["-f", "-"], text).map(drop)
 }

@@ -72,7 +72,7 @@ pub struct Enter {
 }
 
 impl Request {
-    /// Reads the arguments of the helper.
+    /// Read the arguments of the helper.
     pub fn parse(arguments: &[OsString]) -> Result<Self> {
         let (verb, rest) = arguments
             .split_first()
@@ -197,7 +197,7 @@ impl Message {
     /// Maximum length of a line, line end included.
     pub const LONGEST: usize = 32;
 
-    /// Reads a line without its end.
+    /// Read a line without its end.
     pub fn parse(line: &[u8]) -> Result<Self> {
         if line == b"go" {
             return Ok(Self::Go);

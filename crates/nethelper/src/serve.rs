@@ -1,4 +1,4 @@
-//! `serve`: sets up the network of one shell, from the first device to the last rule, and removes it after the caller.
+//! `serve` sets up the network of one shell, from the first device to the last rule, and removes it after the shell.
 
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Read};
@@ -26,13 +26,13 @@ use crate::rules::{MAHIMAHI_HOSTS, Rules, alias, shell_of};
 /// Maximum shells of one user at a time in one network namespace.
 const MOST_SHELLS: usize = 256;
 
-/// An address of the Internet.
+/// An IPv6 address on the Internet, for a route lookup.
 const SOMEWHERE_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1));
 
 /// Number of descriptors sent to the caller: two devices, a netlink socket for each, the inner network namespace.
 const DESCRIPTORS: usize = 5;
 
-/// Serves the caller at standard input, a Unix stream socket, until the caller closes the other end.
+/// Serve the caller at standard input, a Unix stream socket, until the caller closes the other end.
 pub fn serve(request: &Serve) -> ExitCode {
     let socket = match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(descriptor) => UnixStream::from(descriptor),
@@ -41,11 +41,11 @@ pub fn serve(request: &Serve) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match attend(request, &socket) {
+    match serve_caller(request, &socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let event = json!({"event": "error", "message": error.to_string()});
-            // The caller may have gone.
+            // The caller may have ended.
             if send(&socket, &event, &[]).is_err() {
                 eprintln!("cellbed-net: {error}");
             }
@@ -54,7 +54,7 @@ pub fn serve(request: &Serve) -> ExitCode {
     }
 }
 
-fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
+fn serve_caller(request: &Serve, socket: &UnixStream) -> Result<()> {
     let caller = getppid().ok_or_else(|| Error::Refused("the caller has ended".into()))?;
     let mut messages = BufReader::new(socket);
     if request.private {
@@ -80,7 +80,7 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     let mut network = match network {
         Ok(network) => network,
         Err(error) => {
-            // All objects created here have lost their device by now.
+            // The device created here no longer exists, so this shell does not keep forwarding on.
             if !request.offline {
                 let released = Lock::take().and_then(|lock| forwarding::release(&lock));
                 if let Err(problem) = released {
@@ -100,7 +100,7 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     }
 }
 
-/// Moves this process into a new network namespace with loopback, optionally in a new user namespace.
+/// Move this process into a new network namespace with loopback, optionally in a new user namespace.
 fn enter_private_namespace(user: bool) -> Result<()> {
     if user {
         enter_user_namespace()?;
@@ -116,7 +116,7 @@ struct Network {
     rules: Rules,
     inner_device: &'static str,
     ipv6: bool,
-    /// True if chains of other programs have rules for the device.
+    /// True if chains of other programs contain rules for the device.
     passes: bool,
     /// `None` if offline.
     table: Option<Table>,
@@ -130,7 +130,7 @@ impl Network {
         let user = getuid().as_raw();
         let living = match request.offline {
             true => Vec::new(),
-            false => forwarding::living(lock)?,
+            false => forwarding::live_tables(lock)?,
         };
         let mine = living
             .iter()
@@ -143,7 +143,9 @@ impl Network {
         let mut netlink = Netlink::open()?;
         if netlink.find(&device)?.is_some() {
             // Opening an existing device would take it over.
-            return Error::refused(format!("there is a network device {device} already"));
+            return Error::refused(format!(
+                "the network device {device} exists already; remove it, or start another shell"
+            ));
         }
         let routes = fs::read_to_string("/proc/thread-self/net/fib_trie")
             .trying(|| "read the routes of this network namespace".into())?;
@@ -155,7 +157,7 @@ impl Network {
         // A route lookup, because /proc/net/ipv6_route is not read atomically.
         let ipv6 = netlink.has_way_to(SOMEWHERE_IPV6)?;
         let redirected = MAHIMAHI_HOSTS.into_iter().filter(|host| {
-            let elsewhere = is_in_sight(*host, &used) && !is_of_a_shell(*host, &living);
+            let elsewhere = is_in_sight(*host, &used) && !belongs_to_shell(*host, &living);
             request.mahimahi && !request.nested && *host != pair.gateway && !elsewhere
         });
         let rules = Rules {
@@ -180,7 +182,7 @@ impl Network {
         let inner = NetworkNamespace::create()?;
         let (inner_tun, inner_netlink) = inner.run(|| {
             let far = ends.map(|(gateway, inside)| (inside, gateway));
-            furnish_inside(request.inner_device(), &far, ipv6, user)
+            set_up_inside(request.inner_device(), &far, ipv6, user)
         })?;
         let namespace = inner.as_fd().try_clone_to_owned();
         let namespace = namespace.trying(|| "keep a namespace".into())?;
@@ -195,7 +197,7 @@ impl Network {
         })
     }
 
-    /// Sends the descriptors to the caller, and keeps no copy that would outlive the caller.
+    /// Send the descriptors to the caller, and keep no copy that would outlive the caller.
     fn hand_over(&mut self, socket: &UnixStream) -> Result<()> {
         let pair = self.rules.pair;
         let event = json!({
@@ -214,7 +216,7 @@ impl Network {
         send(socket, &event, &borrowed)
     }
 
-    /// Handles the caller's requests until the caller closes the socket.
+    /// Handle the caller's requests until the caller closes the socket.
     fn answer(&self, messages: &mut impl BufRead, socket: &UnixStream) -> Result<()> {
         let mut named = false;
         while let Some(message) = next(messages)? {
@@ -234,7 +236,7 @@ impl Network {
         Ok(())
     }
 
-    /// Removes the device and its rules. The last shell also removes forwarding; only this one waits for the lock.
+    /// Remove the device and its rules. The last shell also removes forwarding; only this one waits for the lock.
     fn remove(self) -> Result<()> {
         // The caller can have made the device persistent (TUNSETPERSIST).
         let mut netlink = Netlink::open()?;
@@ -248,7 +250,7 @@ impl Network {
     }
 }
 
-/// Loads the rules of a shell. Returns whether chains of other programs have rules of the shell, and its table.
+/// Load the rules of a shell. Return whether chains of other programs have rules of the shell, and its table.
 fn load_rules(rules: &Rules, private: bool) -> Result<(bool, Option<Table>)> {
     let passes = match private {
         true => String::new(),
@@ -284,12 +286,12 @@ fn firewall_passes(rules: &Rules) -> Result<String> {
     Ok(text)
 }
 
-/// Return whether an address is visible because it belongs to a parallel Mahimahi shell.
-fn is_of_a_shell(address: Ipv4Addr, living: &[Table]) -> bool {
+/// Return whether an address belongs to a parallel Mahimahi shell.
+fn belongs_to_shell(address: Ipv4Addr, living: &[Table]) -> bool {
     address.octets()[..3] == [100, 64, 0] && !living.is_empty()
 }
 
-/// Creates the device `name` in the calling thread's namespace. `ends`: local and peer addresses.
+/// Create the device `name` in the calling thread's namespace. `ends`: local and peer addresses.
 fn create_device(
     name: &str,
     ends: &[(IpAddr, IpAddr)],
@@ -317,8 +319,8 @@ fn create_device(
     Ok((tun, socket.trying(|| "keep a socket".into())?, index))
 }
 
-/// Sets up the calling thread's namespace as the inside of a shell of `user`.
-fn furnish_inside(
+/// Set up the calling thread's namespace as the inside of a shell of `user`.
+fn set_up_inside(
     device: &str,
     ends: &[(IpAddr, IpAddr)],
     ipv6: bool,

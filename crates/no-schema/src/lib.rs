@@ -2,7 +2,7 @@
 
 use proc_macro::TokenStream;
 
-/// Derives nothing, and accepts the attributes of `schemars::JsonSchema`.
+/// Derive nothing, and accept the attributes of `schemars::JsonSchema`.
 #[proc_macro_derive(JsonSchema, attributes(schemars))]
 pub fn derive_nothing(_: TokenStream) -> TokenStream {
     TokenStream::new()

@@ -56,7 +56,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Returns when a Linux timer set at `now` expires: never early, and later for longer delays. The wheel counts
+    /// Return when a Linux timer set at `now` expires: never early, and later for longer delays. The wheel counts
     /// single ticks for delays below 63 ticks, and eight times as many in each higher level (`calc_index` and
     /// `calc_wheel_index` in kernel/time/timer.c).
     fn expiry(&self, now: Time, delay: Duration) -> Time {
@@ -117,7 +117,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Returns an end that waits for the other's SYN.
+    /// Return an end that waits for the other's SYN.
     pub fn listening(tcp: Tcp) -> Self {
         Self {
             phase: Phase::Closed,
@@ -127,14 +127,14 @@ impl Socket {
         }
     }
 
-    /// Returns an end that sends its SYN now.
+    /// Return an end that sends its SYN now.
     pub fn connecting(tcp: Tcp, now: Time) -> Self {
         let mut socket = Self::listening(tcp);
         socket.open(now, SegmentKind::Syn, 0);
         socket
     }
 
-    /// Returns an end that replaces another one after its handshake.
+    /// Return an end that replaces another one after its handshake.
     pub fn joining(tcp: Tcp) -> Self {
         Self {
             phase: Phase::Established,
@@ -153,12 +153,12 @@ impl Socket {
         };
     }
 
-    /// Returns whether both ends have exchanged their SYNs, as far as this end knows.
+    /// Return whether both ends have exchanged their SYNs, as far as this end knows.
     pub fn is_established(&self) -> bool {
         self.phase == Phase::Established
     }
 
-    /// Processes a segment from the other end. marked: the segment met congestion (ECN).
+    /// Process a segment from the other end. marked: the segment met congestion (ECN).
     pub fn receive(&mut self, now: Time, segment: &Segment, marked: bool) {
         if segment.length > 0 {
             self.receiver.note_mark(marked);
@@ -215,7 +215,7 @@ impl Socket {
         }
     }
 
-    /// Returns when the next timer is due.
+    /// Return when the next timer is due.
     pub fn timer(&self) -> Option<Time> {
         match self.phase {
             Phase::Closed => None,
@@ -227,7 +227,7 @@ impl Socket {
         }
     }
 
-    /// Processes due timers.
+    /// Process due timers.
     pub fn tick(&mut self, now: Time) {
         match self.phase {
             Phase::Opening {
@@ -243,7 +243,7 @@ impl Socket {
         }
     }
 
-    /// Returns the next segment that leaves now; call until `None`.
+    /// Return the next segment that leaves now; call until `None`.
     pub fn transmit(&mut self, now: Time) -> Option<Segment> {
         let (kind, start, end) = match self.phase {
             Phase::Opening { kind, .. } if self.opening => {

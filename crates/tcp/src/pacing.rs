@@ -25,17 +25,17 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// Returns when the next segment may leave, if not now.
+    /// Return when the next segment may leave, if not now.
     pub fn wait(&self, now: Time) -> Option<Time> {
         (self.burst == 0 && self.next > now).then_some(self.next)
     }
 
-    /// Returns the time until the next burst may leave.
+    /// Return the time until the next burst may leave.
     pub fn ahead(&self, now: Time) -> Duration {
         self.next - now
     }
 
-    /// Notes that a segment leaves. rate: bytes per second. quantum: bytes of a burst.
+    /// Record that a segment leaves. rate: bytes per second. quantum: bytes of a burst.
     pub fn sent(&mut self, now: Time, bytes: u64, rate: f64, quantum: u64) {
         if self.burst == 0 {
             self.late = now - self.next;
@@ -53,13 +53,13 @@ impl Pacer {
         }
     }
 
-    /// Ends the burst: no more data can leave now.
+    /// End the burst: no more data can leave now.
     pub fn pause(&mut self) {
         self.burst = 0;
     }
 }
 
-/// Returns the bytes of a burst at a rate in bytes per second, at least `at_least` segments. least: the minimum round
+/// Return the bytes of a burst at a rate in bytes per second, at least `at_least` segments. least: the minimum round
 /// trip.
 pub(super) fn quantum(rate: f64, segment: u64, at_least: u64, least: Duration) -> u64 {
     let halvings = (least.as_nanos() / HALVED.as_nanos()).min(63);

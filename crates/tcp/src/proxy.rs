@@ -30,7 +30,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the opposite side.
+    /// Return the opposite side.
     pub const fn other(self) -> Self {
         match self {
             Self::Radio => Self::Core,
@@ -81,7 +81,7 @@ pub struct Place {
 }
 
 impl ProxyTable {
-    /// Returns the place in a graph.
+    /// Return the place in a graph.
     ///
     /// Errors: the name missing from the graph.
     pub fn place(&self, graph: &GraphTables<'_>) -> Result<Place, String> {
@@ -102,12 +102,12 @@ impl ProxyTable {
 }
 
 impl Place {
-    /// Returns the vertex of the tower. paths: current ones.
+    /// Return the vertex of the tower. paths: current ones.
     pub fn tower(&self, paths: Paths<'_>) -> u16 {
         paths.begin(self.downlink) as u16
     }
 
-    /// Returns the numbers of the proxies that a packet passes at a vertex: the proxy of the source endpoint,
+    /// Return the numbers of the proxies that a packet passes at a vertex: the proxy of the source endpoint,
     /// then the proxy of the destination endpoint on its other side.
     ///
     /// A packet that left the uplink before a handover meets the proxy at its exit, the old tower; a packet from the
@@ -185,13 +185,13 @@ impl Relay {
         &mut self.sockets[side as usize]
     }
 
-    /// Returns whether bytes of a stream have arrived in order and have not been written to the other side.
+    /// Return whether bytes of a stream have arrived in order and have not been written to the other side.
     fn has_backlog(&self, from: Side) -> bool {
         let first = self.waiting[from as usize].first_key_value();
         first.is_some_and(|(&end, _)| end <= self.sockets[from as usize].receiver.received())
     }
 
-    /// Writes the next packet of a stream to the other side; returns its bytes.
+    /// Write the next packet of a stream to the other side; return its bytes.
     fn write_next(&mut self, from: Side, now: Time) -> Option<u64> {
         let received = self.socket(from).receiver.received();
         let first = self.waiting[from as usize].first_entry();
@@ -206,7 +206,7 @@ impl Relay {
         Some(bytes)
     }
 
-    /// Opens the window of a side as far as the buffer permits.
+    /// Open the window of a side as far as the buffer permits.
     fn offer(&mut self, from: Side, buffer: u64) {
         let gone = self.sockets[from.other() as usize].sender.acknowledged();
         let receiver = &mut self.socket(from).receiver;
@@ -214,7 +214,7 @@ impl Relay {
         receiver.offer(buffer.saturating_sub(held));
     }
 
-    /// Returns the packet that brought a segment's bytes, if they leave for the first time and with the same
+    /// Return the packet that brought a segment's bytes, if they leave for the first time and with the same
     /// boundaries.
     fn brought_by(&mut self, from: Side, segment: &Segment) -> Option<u64> {
         let (written, sent) = (
@@ -231,7 +231,7 @@ impl Relay {
         found
     }
 
-    /// Returns whether all data from a side has arrived at the other one.
+    /// Return whether all data from a side has arrived at the other one.
     fn is_drained(&self, from: Side) -> bool {
         let (source, target) = (
             &self.sockets[from as usize],
@@ -282,7 +282,7 @@ pub struct Proxy<K> {
 }
 
 impl<K: Copy + Eq + Hash> Proxy<K> {
-    /// Returns a proxy without connections.
+    /// Return a proxy without connections.
     pub fn new(table: &ProxyTable) -> Self {
         Self {
             kind: table.kind,
@@ -301,7 +301,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns the state of a radio link.
+    /// Return the state of a radio link.
     ///
     /// The rate is the mean of the last horizon. In a cell, it is divided by the number of users with waiting packets,
     /// as under round robin and proportional fair. But the queue must last for a slot and until the release after it,
@@ -326,17 +326,17 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns whether the proxy splits a connection.
+    /// Return whether the proxy splits a connection.
     pub fn knows(&self, key: K) -> bool {
         self.places.contains_key(&key)
     }
 
-    /// Returns whether both ends of a connection have exchanged their SYNs and the first acknowledgement.
+    /// Return whether both ends of a connection have exchanged their SYNs and the first acknowledgement.
     pub fn is_open(&mut self, key: K) -> bool {
         self.relay(key).is_some_and(|relay| relay.opening.is_none())
     }
 
-    /// Splits a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: settings of the
+    /// Split a connection whose SYN came from `by` at `asked`, and whose answer passes now. tcp: settings of the
     /// proxy's ends; the maximum segment of both fits the path.
     pub fn open(&mut self, now: Time, key: K, by: Side, asked: Time, tcp: Tcp, answer: &Segment) {
         self.forget(key);
@@ -366,7 +366,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.places.insert(key, place);
     }
 
-    /// Forgets a connection, whose packets then pass.
+    /// Forget a connection, whose packets then pass.
     pub fn forget(&mut self, key: K) {
         if let Some(place) = self.places.remove(&key) {
             self.relays[place] = None;
@@ -377,7 +377,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Forgets all connections.
+    /// Forget all connections.
     pub fn clear(&mut self) {
         for key in self.places.keys().copied().collect::<Vec<_>>() {
             self.forget(key);
@@ -389,7 +389,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.relays[place].as_mut().map(|(_, relay)| relay)
     }
 
-    /// Returns the bytes of the stream from a side that have arrived in order here, and at the other side.
+    /// Return the bytes of the stream from a side that have arrived in order here, and at the other side.
     pub fn passed(&mut self, key: K, from: Side) -> (u64, u64) {
         self.relay(key).map_or((0, 0), |relay| {
             let (source, target) = (from as usize, from.other() as usize);
@@ -400,7 +400,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         })
     }
 
-    /// Processes a segment from a side, after the handshake. packet: carrier of the bytes; fin: whether the last byte
+    /// Process a segment from a side, after the handshake. packet: carrier of the bytes; fin: whether the last byte
     /// is a FIN.
     pub fn receive(
         &mut self,
@@ -441,7 +441,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.pump(now, key);
     }
 
-    /// Processes a reset from a side: the other side gets it after the data before it.
+    /// Process a reset from a side: the other side gets it after the data before it.
     pub fn reset(&mut self, now: Time, key: K, from: Side) {
         if let Some(relay) = self.relay(key) {
             relay.reset.get_or_insert(from);
@@ -449,7 +449,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns when the next timer or the next release is due.
+    /// Return when the next timer or the next release is due.
     pub fn timer(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(at, _)| at);
         let release = (!self.backlog.is_empty()).then(|| self.released + self.interval);
@@ -459,7 +459,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Processes due timers, and releases data for the radio link.
+    /// Process due timers, and release data for the radio link.
     pub fn tick(&mut self, now: Time, radio: Radio) {
         while let Some((_, place)) = self.timers.first().filter(|&(at, _)| at <= now) {
             let Some((key, relay)) = &mut self.relays[place] else {
@@ -475,7 +475,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Releases packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and the rest of
+    /// Release packets of all connections in turn: `rate · T − radio queue − not yet queued` bytes, and the rest of
     /// the last packet. A link without a known rate above 0 always gets one packet.
     fn release(&mut self, now: Time, radio: Radio) {
         self.released = now;
@@ -509,12 +509,12 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         }
     }
 
-    /// Returns the next output.
+    /// Return the next output.
     pub fn poll(&mut self) -> Option<Output<K>> {
         self.outputs.pop_front()
     }
 
-    /// Forwards data of a connection, and lets segments leave.
+    /// Forward data of a connection, and let segments leave.
     fn pump(&mut self, now: Time, key: K) {
         let Some(&place) = self.places.get(&key) else {
             return;

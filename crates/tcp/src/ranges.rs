@@ -11,14 +11,14 @@ impl Ranges {
         self.spans.is_empty()
     }
 
-    /// Returns the span that contains `offset`.
+    /// Return the span that contains `offset`.
     pub fn around(&self, offset: u64) -> Option<(u64, u64)> {
         let index = self.spans.partition_point(|&(_, end)| end <= offset);
         let span = *self.spans.get(index)?;
         (span.0 <= offset).then_some(span)
     }
 
-    /// Adds a span, and calls `fresh` with each of its new parts.
+    /// Add a span, and call `fresh` with each of its new parts.
     pub fn insert(&mut self, start: u64, end: u64, mut fresh: impl FnMut(u64, u64)) {
         if start >= end {
             return;
@@ -42,7 +42,7 @@ impl Ranges {
         }
     }
 
-    /// Removes all offsets before `offset`.
+    /// Remove all offsets before `offset`.
     pub fn forget_before(&mut self, offset: u64) {
         let gone = self.spans.partition_point(|&(_, end)| end <= offset);
         self.spans.drain(..gone);

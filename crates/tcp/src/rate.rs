@@ -45,12 +45,12 @@ impl Default for Deliveries {
 }
 
 impl Deliveries {
-    /// Returns the number of segments delivered so far.
+    /// Return the number of segments delivered so far.
     pub fn count(&self) -> u64 {
         self.delivered
     }
 
-    /// Returns when the last delivered segment was acknowledged.
+    /// Return when the last delivered segment was acknowledged.
     pub fn at(&self) -> Time {
         self.at
     }
@@ -59,7 +59,7 @@ impl Deliveries {
         self.idle_until > 0
     }
 
-    /// Notes that a segment leaves (§3.2). alone: no other is in flight.
+    /// Record that a segment leaves (§3.2). alone: no other is in flight.
     pub fn depart(&mut self, now: Time, alone: bool) -> Departure {
         if alone {
             (self.first_sent, self.at) = (now, now);
@@ -72,12 +72,12 @@ impl Deliveries {
         }
     }
 
-    /// Notes that the sender has less to send than it may, with `in_flight` segments in flight (§3.4).
+    /// Record that the sender has less to send than it may, with `in_flight` segments in flight (§3.4).
     pub fn idle(&mut self, in_flight: u64) {
         self.idle_until = self.delivered + in_flight;
     }
 
-    /// Processes the delivery of segments (§3.3). latest: of the segment sent last, the send time and the state
+    /// Process the delivery of segments (§3.3). latest: of the segment sent last, the send time and the state
     /// then. least: the minimum round trip; shorter intervals give no sample.
     pub fn arrived(
         &mut self,

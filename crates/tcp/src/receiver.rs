@@ -75,19 +75,19 @@ impl Receiver {
         }
     }
 
-    /// Counts a data segment with or without a congestion mark. A change is acknowledged at once (RFC 8257 §3.2).
+    /// Count a data segment with or without a congestion mark. A change is acknowledged at once (RFC 8257 §3.2).
     pub(crate) fn note_mark(&mut self, marked: bool) {
         self.marked += u64::from(marked);
         self.at_once |= marked != self.is_marked;
         self.is_marked = marked;
     }
 
-    /// Returns the bytes that have arrived in order.
+    /// Return the bytes that have arrived in order.
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// Offers `room` bytes from now on, which must not shrink an offered window. A small window that has doubled is
+    /// Offer `room` bytes from now on, which must not shrink an offered window. A small window that has doubled is
     /// announced at once (Linux: `tcp_cleanup_rbuf`).
     pub fn offer(&mut self, room: u64) {
         let left = self.offered.saturating_sub(self.next);
@@ -95,19 +95,19 @@ impl Receiver {
         self.room = Some(room);
     }
 
-    /// Acknowledges the next segment in any case.
+    /// Acknowledge the next segment in any case.
     pub fn acknowledge(&mut self) {
         self.at_once = true;
     }
 
-    /// Records a timestamp for the next acknowledgement to echo (RFC 7323 §4.3).
+    /// Record a timestamp for the next acknowledgement to echo (RFC 7323 §4.3).
     pub(crate) fn stamped(&mut self, start: u64, stamp: Time) {
         if start <= self.acknowledged && stamp >= self.echo {
             self.echo = stamp;
         }
     }
 
-    /// Processes a data segment. round_trip: measured by this end's sender.
+    /// Process a data segment. round_trip: measured by this end's sender.
     pub(crate) fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
         self.stamped(segment.start, segment.stamp);
         self.timeout = round_trip.timeout(0);
@@ -159,7 +159,7 @@ impl Receiver {
         }
     }
 
-    /// Returns when the delayed acknowledgement is due.
+    /// Return when the delayed acknowledgement is due.
     pub(crate) fn timer(&self) -> Option<Time> {
         self.delayed
     }
@@ -176,17 +176,17 @@ impl Receiver {
         }
     }
 
-    /// Returns whether an acknowledgement must leave even without data.
+    /// Return whether an acknowledgement must leave even without data.
     pub(crate) fn is_due(&self) -> bool {
         self.at_once
     }
 
-    /// Notes that data leaves in the other direction.
+    /// Record that data leaves in the other direction.
     pub(crate) fn answered(&mut self, now: Time) {
         self.interactive |= self.last.is_some_and(|last| now - last < self.delay);
     }
 
-    /// Returns the acknowledgement for a segment that leaves now.
+    /// Return the acknowledgement for a segment that leaves now.
     pub(crate) fn acknowledgement(&mut self) -> Acknowledgement {
         if self.at_once || self.delayed.is_some() {
             self.quick = self.quick.saturating_sub(1);
@@ -219,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// Moves the part of the stream around `offset` to the front of the out-of-order parts.
+    /// Move the part of the stream around `offset` to the front of the out-of-order parts.
     fn note(&mut self, offset: u64) {
         let span = self.early.around(offset);
         let others = self.recent.map(|other| {
@@ -264,7 +264,7 @@ impl ReceiveWindow {
         self.offered
     }
 
-    /// Processes the arrival of a segment. Returns whether the window has grown.
+    /// Process the arrival of a segment. Return whether the window has grown.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let grown = (self.offered + 2 * bytes).min(self.bound);
         let grows = grown > self.offered;
@@ -272,7 +272,7 @@ impl ReceiveWindow {
         grows
     }
 
-    /// Notes that the stream has been read up to `upto`. echo: our timestamp, echoed by the segment.
+    /// Record that the stream has been read up to `upto`. echo: our timestamp, echoed by the segment.
     pub fn read(&mut self, now: Time, upto: u64, echo: Time) {
         let sample = now - echo;
         if sample < self.round_trip {

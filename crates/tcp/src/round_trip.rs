@@ -28,7 +28,7 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Returns an estimator. floor: the minimum margin.
+    /// Return an estimator. floor: the minimum margin.
     pub fn new(floor: Duration) -> Self {
         Self {
             floor: floor.as_nanos() as f64,
@@ -36,7 +36,7 @@ impl RoundTrip {
         }
     }
 
-    /// Adds a round-trip sample. missing: the first unacknowledged sequence number; next: the next one to send.
+    /// Add a round-trip sample. missing: the first unacknowledged sequence number; next: the next one to send.
     pub fn on_sample(&mut self, span: Duration, missing: u64, next: u64) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         self.latest = Some(span);
@@ -79,7 +79,7 @@ impl RoundTrip {
         self.least
     }
 
-    /// Returns the retransmission timeout, doubled `doubled` times.
+    /// Return the retransmission timeout, doubled `doubled` times.
     pub fn timeout(&self, doubled: u32) -> Duration {
         let base = match self.smoothed() {
             None => INITIAL_TIMEOUT,

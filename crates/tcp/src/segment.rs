@@ -11,7 +11,7 @@ const SELECTIVE: u64 = 4;
 const BLOCK: u64 = 8;
 /// Maximum bytes of a super-packet.
 const LONGEST: u64 = 65_535;
-/// Maximum number of blocks beside the timestamps.
+/// Maximum number of blocks in addition to the timestamps.
 pub const BLOCKS: usize = 3;
 
 /// The kind of a segment.
@@ -78,12 +78,12 @@ impl Acknowledgement {
 }
 
 impl Segment {
-    /// Returns the offset after the last byte.
+    /// Return the offset after the last byte.
     pub fn end(&self) -> u64 {
         self.start + self.length
     }
 
-    /// Appends `next` to segments of `size` bytes if the kernel would split a super-packet into the same segments: one
+    /// Append `next` to segments of `size` bytes if the kernel would split a super-packet into the same segments: one
     /// header with the stamp, in milliseconds, and only the last segment may be shorter or have PSH. Linux sets PSH on
     /// the last segment of each sent super-packet.
     pub fn join(&mut self, next: &Self, size: u64) -> bool {
@@ -102,7 +102,7 @@ impl Segment {
         joins
     }
 
-    /// Returns the IP length over IPv4.
+    /// Return the IP length over IPv4.
     pub fn size(&self) -> Bytes {
         Bytes(match self.kind {
             SegmentKind::Syn | SegmentKind::SynAck => SYN,

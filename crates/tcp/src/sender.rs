@@ -167,33 +167,33 @@ impl Sender {
         }
     }
 
-    /// Ends a segment at the current end of the stream, as a proxy does that keeps packet boundaries.
+    /// End a segment at the current end of the stream, as a proxy does that keeps packet boundaries.
     pub fn cut(&mut self) {
         self.cuts.push_back(self.written);
     }
 
-    /// Sends all written data at once, and retransmits losses without reducing the window.
+    /// Send all written data at once, and retransmit losses without reducing the window.
     pub fn release_all(&mut self) {
         self.released = true;
     }
 
-    /// Returns whether the window is full.
+    /// Return whether the window is full.
     fn is_full(&self) -> bool {
         !self.released && self.flight.in_flight() >= self.window.segments()
     }
 
-    /// Returns whether the send buffer has room for the bytes up to `end` besides the unacknowledged ones.
+    /// Return whether the send buffer has room for the bytes up to `end` besides the unacknowledged ones.
     fn is_buffered(&self, end: u64) -> bool {
         end - self.missing <= self.tcp.send_buffer
     }
 
-    /// Returns the end of the next new segment.
+    /// Return the end of the next new segment.
     fn next_end(&self) -> u64 {
         let end = self.written.min(self.next + self.tcp.segment);
         self.cuts.front().map_or(end, |&cut| end.min(cut))
     }
 
-    /// Appends `bytes` to the stream.
+    /// Append `bytes` to the stream.
     pub fn write(&mut self, now: Time, bytes: u64) {
         self.rest(now);
         let in_flight = self.flight.in_flight();
@@ -206,37 +206,37 @@ impl Sender {
         self.written += bytes;
     }
 
-    /// Delays short segments while another one is in flight, in Minshall's variant as in Linux.
+    /// Delay short segments while another one is in flight, in Minshall's variant as in Linux.
     pub fn use_nagle(&mut self) {
         self.nagle = true;
     }
 
-    /// Returns the written bytes that have not been sent.
+    /// Return the written bytes that have not been sent.
     pub fn unsent(&self) -> u64 {
         self.written - self.next
     }
 
-    /// Returns the bytes in the send buffer: written, not acknowledged.
+    /// Return the bytes in the send buffer: written, not acknowledged.
     pub fn buffered(&self) -> u64 {
         self.written - self.missing
     }
 
-    /// Returns the bytes that the other end has acknowledged.
+    /// Return the bytes that the other end has acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.missing
     }
 
-    /// Returns whether data segments are ECN-capable.
+    /// Return whether data segments are ECN-capable.
     pub fn uses_ecn(&self) -> bool {
         self.law.uses_ecn()
     }
 
-    /// Returns the bytes written so far.
+    /// Return the bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Returns the state of the sender and of its path.
+    /// Return the state of the sender and of its path.
     pub fn state(&self) -> Sending {
         Sending {
             control: self.tcp.control,
@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// Begins after a handshake of `span`.
+    /// Begin after a handshake of `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
         self.round_trip.on_sample(span, self.missing, self.next);
         self.law.on_established(&self.window, now, span);
@@ -267,7 +267,7 @@ impl Sender {
         &self.round_trip
     }
 
-    /// Reduces the window after an idle time.
+    /// Reduce the window after an idle time.
     fn rest(&mut self, now: Time) {
         let Some(last) = self
             .last_sent
@@ -282,7 +282,7 @@ impl Sender {
         self.law.on_write(now, idle);
     }
 
-    /// Returns start and end of the next segment that may leave.
+    /// Return start and end of the next segment that may leave.
     pub(crate) fn send(&mut self, now: Time) -> Option<(u64, u64)> {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
@@ -320,12 +320,12 @@ impl Sender {
         span
     }
 
-    /// Returns the place of the last segment in its super-packet.
+    /// Return the place of the last segment in its super-packet.
     pub(crate) fn burst(&self) -> Burst {
         self.burst.0
     }
 
-    /// Adds a segment to a super-packet.
+    /// Add a segment to a super-packet.
     fn append(&mut self, now: Time, bytes: u64) {
         let (burst, at, room) = self.burst;
         let (burst, room) = if room >= bytes && at == now {
@@ -344,19 +344,19 @@ impl Sender {
         );
     }
 
-    /// Returns the maximum bytes of a super-packet, also without pacing.
+    /// Return the maximum bytes of a super-packet, also without pacing.
     fn largest_burst(&self) -> u64 {
         let pacing = self.law.pacing().or_else(|| self.assumed_pacing());
         pacing.map_or(u64::MAX, |pacing| pacing.quantum)
     }
 
-    /// Returns the pacing: that of the law, else Linux's assumed rate if the settings require pacing.
+    /// Return the pacing: that of the law, else Linux's assumed rate if the settings require pacing.
     fn pacing(&self) -> Option<Pacing> {
         let own = self.law.pacing();
         own.or_else(|| self.tcp.pacing.then(|| self.assumed_pacing()).flatten())
     }
 
-    /// Returns Linux's rate under laws that do not pace (`tcp_update_pacing_rate`), once there is a round trip: 200 %
+    /// Return Linux's rate under laws that do not pace (`tcp_update_pacing_rate`), once there is a round trip: 200 %
     /// of the window in a smoothed round trip in slow start, then 120 % (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     fn assumed_pacing(&self) -> Option<Pacing> {
         let (window, segment) = (self.window.segments(), self.tcp.segment);
@@ -375,7 +375,7 @@ impl Sender {
         Some(Pacing { rate, quantum })
     }
 
-    /// Returns whether pacing delays data that could leave. If so, `paced` is the time when it may.
+    /// Return whether pacing delays data that could leave. If so, `paced` is the time when it may.
     fn is_held_back(&mut self, now: Time) -> bool {
         self.paced = self.pacer.wait(now).filter(|_| {
             let full = self.next_end();
@@ -395,7 +395,7 @@ impl Sender {
         self.deliveries.depart(now, self.flight.is_empty())
     }
 
-    /// Sends a new segment. nagle: hold back a short segment after another one (RFC 896).
+    /// Send a new segment. nagle: hold back a short segment after another one (RFC 896).
     fn send_new(&mut self, now: Time, nagle: bool) -> Option<(u64, u64)> {
         let end = self.next_end();
         if end == self.next || end > self.room {
@@ -409,7 +409,7 @@ impl Sender {
         self.send_until(now, end, nagle)
     }
 
-    /// Sends a new segment up to `end`; nagle: as in [`send_new`](Self::send_new).
+    /// Send a new segment up to `end`; nagle: as in [`send_new`](Self::send_new).
     fn send_until(&mut self, now: Time, end: u64, nagle: bool) -> Option<(u64, u64)> {
         if end - self.next < self.tcp.segment {
             if nagle && self.short > self.missing {
@@ -429,7 +429,7 @@ impl Sender {
         Some((start, end))
     }
 
-    /// Sends a probe (RFC 8985 §7.3): new data if any, even data that Nagle's algorithm holds back.
+    /// Send a probe (RFC 8985 §7.3): new data if any, even data that Nagle's algorithm holds back.
     fn send_probe(&mut self, now: Time) -> Option<(u64, u64)> {
         if self.flight.is_empty() && self.unsent() > 0 {
             return self.send_into_closed_window(now);
@@ -446,13 +446,13 @@ impl Sender {
         span
     }
 
-    /// Sends data within the window, or one byte beyond it (RFC 9293 §3.8.6.1), retransmitted as after a loss.
+    /// Send data within the window, or one byte beyond it (RFC 9293 §3.8.6.1), retransmitted as after a loss.
     fn send_into_closed_window(&mut self, now: Time) -> Option<(u64, u64)> {
         let end = self.next_end().min(self.room.max(self.next + 1));
         self.send_until(now, end, false)
     }
 
-    /// Records whether the window limits sending.
+    /// Record whether the window limits sending.
     fn note_usage(&mut self, full: bool) {
         let held_back = full && self.unsent() > 0;
         let under_way = self.flight.length();
@@ -504,7 +504,7 @@ impl Sender {
         }
     }
 
-    /// Samples the delivery rate.
+    /// Sample the delivery rate.
     fn delivered(&mut self, progress: AckSample, acked: &NewlyAcked, lost: u64) {
         self.lost += lost;
         let now = progress.now;
@@ -588,7 +588,7 @@ impl Sender {
         }
     }
 
-    /// Returns the window and threshold to restore after spurious losses (Linux: `tcp_current_ssthresh`).
+    /// Return the window and threshold to restore after spurious losses (Linux: `tcp_current_ssthresh`).
     fn undoable(&self) -> (f64, f64) {
         let size = self.window.segments() as f64;
         (size, self.window.threshold.max((0.75 * size).floor()))
@@ -611,13 +611,13 @@ impl Sender {
         self.reduce(reduction, acked, 1);
     }
 
-    /// Sets the window to the bytes that may be sent now.
+    /// Set the window to the bytes that may be sent now.
     fn reduce(&mut self, reduction: Reduction, acked: &NewlyAcked, lost: u64) {
         let (in_flight, threshold) = (self.flight.in_flight(), self.window.threshold);
         self.repair(reduction.window(in_flight, threshold, acked, lost));
     }
 
-    /// Processes the answer to a probe (RFC 8985 §7.4).
+    /// Process the answer to a probe (RFC 8985 §7.4).
     fn on_probe_answer(&mut self, ack: &Acknowledgement) {
         let Some((end, repeated)) = self.probe.filter(|&(end, _)| ack.upto >= end) else {
             return;
@@ -709,7 +709,7 @@ impl Sender {
         self.timer = Some((self.tcp.expiry(now, delay), alarm));
     }
 
-    /// Returns the delay of a probe (RFC 8985 §7.2), with Linux's slack.
+    /// Return the delay of a probe (RFC 8985 §7.2), with Linux's slack.
     fn probe_delay(&self) -> Option<Duration> {
         if self.state != State::Open || self.probe.is_some() {
             return None;

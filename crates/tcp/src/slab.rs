@@ -20,7 +20,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Copy> Slab<T> {
-    /// Stores a value and returns its place.
+    /// Store a value and return its place.
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         if let Some(place) = self.free.pop() {
@@ -31,7 +31,7 @@ impl<T: Copy> Slab<T> {
         self.values.len() as u32 - 1
     }
 
-    /// Frees a place and returns its value.
+    /// Free a place and return its value.
     #[inline]
     pub fn remove(&mut self, place: u32) -> T {
         self.free.push(place);

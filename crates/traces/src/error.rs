@@ -30,7 +30,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// Returns the error in the form of compilers: `FILE:LINE: reason`, or `FILE: reason` without a line.
+    /// Return the error in the form of compilers: `FILE:LINE: reason`, or `FILE: reason` without a line.
     pub fn in_file(&self, file: &Path) -> String {
         let file = file.display();
         match self {
@@ -41,12 +41,12 @@ impl ImportError {
     }
 }
 
-/// Returns an error with the problem and the expected form.
+/// Return an error with the problem and the expected form.
 pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T> {
     Err(ImportError::Malformed(reason.into()))
 }
 
-/// Returns the start of a text, in quotes and escaped.
+/// Return the start of a text, in quotes and escaped.
 pub(crate) fn quote(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
     let start = &text[..text.len().min(EXCERPT)];
@@ -57,7 +57,7 @@ pub(crate) fn quote(text: impl AsRef<[u8]>) -> String {
     }
 }
 
-/// Returns a number with the noun's singular or plural.
+/// Return a number with the noun's singular or plural.
 pub(crate) fn format_count(number: u64, one: &str, many: &str) -> String {
     let noun = if number == 1 { one } else { many };
     format!("{number} {noun}")
@@ -82,7 +82,7 @@ impl LeftOut {
         self.add(format_args!("packet {number}"), reason);
     }
 
-    /// Returns a sentence for users; one, many: the noun and its verb.
+    /// Return a sentence for users; one, many: the noun and its verb.
     pub(crate) fn note(&self, one: &str, many: &str) -> Option<String> {
         let parts = format_count(self.count, one, many);
         (self.count > 0).then(|| format!("{parts} left out: {}", self.first))

@@ -30,7 +30,7 @@ pub enum Request {
     Capture(capture::Request),
 }
 
-/// Reads a recording into files of a folder.
+/// Read a recording into files of a folder.
 pub fn import(source: impl Read + Seek, request: &Request, folder: &Path) -> Result<Imported> {
     match request {
         Request::Mahimahi { direction } => mahimahi(source, *direction, folder),
@@ -50,7 +50,7 @@ pub struct Watched<R, F> {
 }
 
 impl<R, F: FnMut(u64) -> io::Result<()>> Watched<R, F> {
-    /// Watches `source`; `tell` gets the bytes read since its last call.
+    /// Watch `source`; `tell` gets the bytes read since its last call.
     pub fn new(source: R, tell: F) -> Self {
         Self {
             source,

@@ -10,7 +10,7 @@ use crate::series::{Imported, Opportunities, Part};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Reads a trace as a stream. Its last timestamp is its duration. Lines that [`cellbed_link::Trace::parse`] refuses are
+/// Read a trace as a stream. Its last timestamp is its duration. Lines that [`cellbed_link::Trace::parse`] refuses are
 /// left out, if fewer than half of all. Of two in the wrong order, the later is left out, unless it fits the line
 /// before both.
 pub fn mahimahi(source: impl Read, part: Part, folder: &Path) -> Result<Imported> {

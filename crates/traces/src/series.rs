@@ -25,7 +25,7 @@ impl Part {
     /// Both directions.
     pub(crate) const BOTH: [Self; 2] = [Self::Uplink, Self::Downlink];
 
-    /// Returns the name, also of the file.
+    /// Return the name, also of the file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uplink => "uplink",
@@ -65,7 +65,7 @@ pub(crate) struct Opportunities {
 }
 
 impl Opportunities {
-    /// Creates a series in the file `PART.times` of a folder.
+    /// Create a series in the file `PART.times` of a folder.
     pub(crate) fn create(part: Part, folder: &Path) -> Result<Self> {
         let file = File::create(folder.join(format!("{}.times", part.name())));
         Ok(Self {
@@ -75,7 +75,7 @@ impl Opportunities {
         })
     }
 
-    /// Adds the next opportunity, not before the previous one.
+    /// Add the next opportunity, not before the previous one.
     #[inline]
     pub(crate) fn push(&mut self, at_ns: i64) -> Result<()> {
         self.rows += 1;
@@ -83,7 +83,7 @@ impl Opportunities {
         written.map_err(ImportError::Write)
     }
 
-    /// Ends the series; `duration_ns` is at least the last opportunity's time.
+    /// End the series; `duration_ns` is at least the last opportunity's time.
     pub(crate) fn finish(mut self, duration_ns: i64) -> Result<Written> {
         let name = self.part.name();
         if self.rows == 0 {

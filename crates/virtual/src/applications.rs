@@ -38,7 +38,7 @@ pub struct Download {
 }
 
 impl Download {
-    /// Returns the flow completion time.
+    /// Return the flow completion time.
     pub fn taken(&self) -> Option<Duration> {
         self.finished.map(|finished| finished - self.started)
     }
@@ -56,7 +56,7 @@ impl Downloads {
         }
     }
 
-    /// Returns the downloads that have begun.
+    /// Return the downloads that have begun.
     pub fn results(&self) -> &[Download] {
         &self.downloads
     }
@@ -161,7 +161,7 @@ impl Trains {
         }
     }
 
-    /// Returns the trains that were sent.
+    /// Return the trains that were sent.
     pub fn results(&self) -> &[Train] {
         &self.trains
     }

@@ -79,7 +79,7 @@ impl Connection {
         self.half_mut(from).room = Some(room);
     }
 
-    /// Returns the size of a send buffer, bytes, from `least` to `most`: it grows with the window.
+    /// Return the size of a send buffer, bytes, from `least` to `most`: it grows with the window.
     pub fn send_buffer(&self, from: End, least: u64, most: u64) -> u64 {
         let sending = self.half(from).socket.sender.state();
         least.max(most.min(BUFFERED_WINDOWS * sending.window * sending.segment))
@@ -94,7 +94,7 @@ impl Connection {
         !half.closed && half.room.is_some_and(has_room)
     }
 
-    /// Discards this end's unsent data and its later actions.
+    /// Discard this end's unsent data and its later actions.
     pub fn close(&mut self, at: End) {
         self.half_mut(at).closed = true;
     }
@@ -103,7 +103,7 @@ impl Connection {
         self.half(at).closed
     }
 
-    /// Takes in a segment. Returns whether it opens the connection for this end.
+    /// Take in a segment. Return whether it opens the connection for this end.
     pub fn receive(&mut self, at: End, now: Time, segment: &Segment) -> bool {
         let socket = &mut self.half_mut(at).socket;
         let before = socket.is_established();
@@ -111,7 +111,7 @@ impl Connection {
         !before && socket.is_established()
     }
 
-    /// Appends a sample of the sender at this end, if one is due and data are in flight.
+    /// Append a sample of the sender at this end, if one is due and data are in flight.
     pub fn sample(&mut self, at: End, now: Time, number: u64, samples: &mut Vec<u8>) {
         let ends = self.ends;
         let half = self.half_mut(at);
@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Returns the next complete message.
+    /// Return the next complete message.
     pub fn next_message(&mut self, at: End) -> Option<u64> {
         let half = self.half_mut(at);
         let (end, label) = *half.expected.front()?;
@@ -171,12 +171,12 @@ const BIN_NS: u64 = 10_000_000;
 /// Size of a name without its final zero, bytes.
 const NAME: usize = 15;
 
-/// Returns the begin of the next bin.
+/// Return the begin of the next bin.
 fn begin_of_next_bin(now: Time) -> Time {
     Time::from_nanos((now.as_nanos() / BIN_NS + 1) * BIN_NS)
 }
 
-/// Appends a sample. number: of the connection; at: its sending end.
+/// Append a sample. number: of the connection; at: its sending end.
 fn append_sample(
     samples: &mut Vec<u8>,
     now: Time,

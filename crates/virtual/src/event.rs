@@ -20,7 +20,7 @@ pub enum End {
 }
 
 impl End {
-    /// Returns the other end.
+    /// Return the other end.
     pub const fn peer(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -63,12 +63,12 @@ pub enum DatagramKind {
 pub struct ConnectionId(pub(crate) u64);
 
 impl ConnectionId {
-    /// Returns the number of the connection.
+    /// Return the number of the connection.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// Returns the connection of this number.
+    /// Return the connection of this number.
     pub fn of(number: u64) -> Self {
         Self(number)
     }

@@ -94,8 +94,8 @@ class Readings(Table):
     )
     backoff_from: Literal["refusal", "credit"] | None = Field(
         None,
-        description="When the wait after a missed packet of pDCell begins: when it was missed (default), or with each "
-        "credit until a packet is admitted.",
+        description="Start of pDCell's wait after a missed packet: the miss (default), or each credit until a "
+        "packet is admitted.",
     )
 
 

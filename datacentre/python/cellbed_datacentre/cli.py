@@ -20,7 +20,7 @@ def simulate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the results' folder.")] = Path("simulations"),
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, max=2**63 - 1, help="First seed. Default: the file's.", show_default=False),
+        typer.Option("--seed", min=0, max=2**63 - 1, help="First seed. Default: the seed in FILE.", show_default=False),
     ] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, max=10_000, help="Number of consecutive seeds, from --seed on.")
@@ -41,7 +41,7 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     open_: Open = "auto",
 ) -> None:
-    """Simulate flows of a data centre and to users of radio cells in virtual time.
+    """Simulate flows in data centres and to users of radio cells, in virtual time.
 
     Results depend neither on the machine nor on --jobs. Exit status: 0 done, 2 bad input or a folder that cannot be
     written to, 130 interrupted, without results.

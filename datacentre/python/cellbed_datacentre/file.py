@@ -60,7 +60,7 @@ MarkAbove = Annotated[
 ]
 Switching = Annotated[
     Literal["cut-through", "store-and-forward"],
-    Field(description="When a switch begins to forward: after the header, or after the last byte."),
+    Field(description="Start of forwarding in a switch: after the header, or after the last byte."),
 ]
 Balancing = Annotated[
     Literal["spray", "ecmp"], Field(description="Choice among equal paths: for each packet, or for each flow.")

@@ -56,8 +56,8 @@ class Simulation:
     the distributed unit and the devices, ``threshold_packets``. ``counts``: one row with numbers of packets at the
     central unit and of transport blocks.
 
-    seed: of the random choices. duration_s: virtual time until the last event. packet_hops: number of transmissions by
-    ports. elapsed_s: duration of the computation.
+    seed: seed of the random choices. duration_s: virtual time until the last event. packet_hops: number of
+    transmissions by ports. elapsed_s: duration of the computation.
     """
 
     flows: pl.DataFrame
@@ -86,7 +86,7 @@ def simulate(
 ) -> Simulation:
     """Run the simulation of a file, or of the tables of a file, ``{"topology": …, …}``.
 
-    seed: replaces the file's. folder: of the files that tables name. progress: may raise to end the simulation.
+    seed: replaces the file's. folder: folder of the files that tables name. progress: may raise to end the simulation.
 
     Raises ScenarioError for a malformed description, SimulationError for a seed out of range and for a description that
     the simulator refuses.

@@ -59,8 +59,7 @@ class Phost(Table):
     )
     repeats_carry_data: bool | None = Field(
         None,
-        description="Whether repeated packets carry data; in the public simulator they have headers alone. "
-        "Default: true.",
+        description="Repeated packets carry data; in the public simulator they have headers alone. Default: true.",
     )
 
 

@@ -134,7 +134,7 @@ def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dic
     starts = second_of_day(entry.about)
     return {
         part: held.statistics
-        if held.statistics is not None and definition.made(held.statistics)
+        if held.statistics is not None and definition.matches(held.statistics)
         else statistics(archive.series(name, part), definition, starts)
         for part, held in entry.parts.items()
         if only in (None, part)

@@ -55,7 +55,7 @@ class About(Model):
         default=None, description="stationary, walking, driving, bus, train, subway, ferry, …"
     )
     obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
-    method: Text | None = Field(default=None, description="How it was recorded, or the model with its parameters.")
+    method: Text | None = Field(default=None, description="Recording method, or the model with its parameters.")
     licence: Text | None = None
     source: Text | None = Field(default=None, description="Address of the original.")
     citation: Text | None = None
@@ -123,7 +123,7 @@ class Entry(Model):
     about: About
     parts: dict[Part, StoredSeries] = {}
     recording: FileName | None = Field(
-        default=None, description="Folder of a recording of two workloads beside the series."
+        default=None, description="Folder of a recording of two workloads, in addition to the series."
     )
     recording_files: dict[str, Sha256] = Field(default={}, description="SHA-256 of each file of it, by its name.")
     site: StoredSite | None = Field(default=None, description="Recorded site (`cellbed web record`).")

@@ -176,7 +176,7 @@ def _condition(text: str, schema: pl.Schema) -> pl.Expr:
         raise TraceError(f"--where: {_no_column(column, list(schema))}")
     if sign == "~":
         if schema[column] != pl.String:
-            raise TraceError(f"--where: ~ needs a column of text, and '{column}' is none")
+            raise TraceError(f"--where: ~ needs a column of text, and '{column}' is not")
         return _fold(column).str.contains(value.casefold(), literal=True)
     wanted: Any = value
     if schema[column].is_numeric():

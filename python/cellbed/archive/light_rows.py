@@ -1,4 +1,4 @@
-"""Files of a CellReplay recording beside its heavy trace: light rows, and latency offsets by packet size."""
+"""Files of a CellReplay recording without its heavy trace: light rows, and latency offsets by packet size."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ def replayable(series: Series, digest: str) -> Path:
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write the trace there: {error.strerror}; "
-            "make room, or set XDG_CACHE_HOME to another folder"
+            "free some space, or set XDG_CACHE_HOME to another folder"
         ) from error
     return path
 

@@ -110,7 +110,7 @@ def _fault(series: Series, found: dict[str, Any]) -> str:
     if found["first"] < 0:
         return "a time is negative: times count from the recording's start"
     if found["backwards"]:
-        return "times run backwards"
+        return "the times decrease: sort the rows by time"
     if found["last"] > LATEST_NS:
         return f"a time is {found['last'] / 1e9:.3g} s, more than ten years: wrong unit?"
     if not found["last"] <= series.duration_ns <= LATEST_NS or series.duration_ns < 1:

@@ -235,7 +235,7 @@ class Archive:
         except OSError as error:
             reason = error.strerror or str(error)
             raise TraceError(
-                f"{self.folder}: cannot write there: {reason}; make room, or set XDG_DATA_HOME to another folder"
+                f"{self.folder}: cannot write there: {reason}; free some space, or set XDG_DATA_HOME to another folder"
             ) from error
 
 

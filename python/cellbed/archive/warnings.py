@@ -38,11 +38,11 @@ class Replayed:
     def _whole(self, duration: int) -> bool:
         return self.loop and self.workload >= duration
 
-    def looked_at(self, duration: int) -> int:
+    def replayed_part(self, duration: int) -> int:
         """Return the replayed part of a trace of this duration, without repetitions."""
         return duration if self._whole(duration) else self.workload
 
-    def met(self, begin: int, length: int, duration: int) -> int:
+    def time_within(self, begin: int, length: int, duration: int) -> int:
         """Return how long the replay is within the span, in one round of a trace of this duration."""
         if self._whole(duration):
             return length
@@ -155,8 +155,8 @@ def _outage_warnings(part: Part, duration: int, figures: dict[str, Any], replaye
     begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])
     lengths = figures.get("outage_lengths_s", [figures["outage_longest_ms"] / 1e3])
     spans = [(round(begin * 1e9), round(length * 1e9)) for begin, length in zip(begins, lengths, strict=True)]
-    met, begin, length = max((replayed.met(*span, duration), *span) for span in spans)
-    looked_at = replayed.looked_at(duration)
+    met, begin, length = max((replayed.time_within(*span, duration), *span) for span in spans)
+    looked_at = replayed.replayed_part(duration)
     if met < DECIDING_SHARE * looked_at:
         return
     of_it = "" if met == length else f", met for {_met_words(met, replayed.spans(begin, length, duration))},"
@@ -186,8 +186,8 @@ def pause_warning(entry: Entry) -> str | None:
 def _pause_warnings(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
     pause_ms, interval_ms = figures.get("pause_longest_ms", 0.0), figures.get("interval_ms", 0.0)
     begin_s = figures.get("pause_longest_at_s", 0.0)
-    met = replayed.met(round(begin_s * 1e9), round(pause_ms * 1e6), duration)
-    if pause_ms < PAUSE_INTERVALS * interval_ms or met < DECIDING_SHARE * replayed.looked_at(duration) or not met:
+    met = replayed.time_within(round(begin_s * 1e9), round(pause_ms * 1e6), duration)
+    if pause_ms < PAUSE_INTERVALS * interval_ms or met < DECIDING_SHARE * replayed.replayed_part(duration) or not met:
         return
     yield (
         f"{part}: nothing was sent for {duration_words(pause_ms / 1e3)} from {duration_words(begin_s)} on, where "

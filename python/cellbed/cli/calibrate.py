@@ -30,7 +30,9 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="Folder for calibration.json and the figures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
-    """Measure how a network treats packet trains and saturation, in less than five minutes.
+    """Measure how a network treats packet trains and saturation.
+
+    A calibration takes less than five minutes.
 
     \b
     Examples:

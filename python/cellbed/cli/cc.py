@@ -13,9 +13,7 @@ import typer
 if TYPE_CHECKING:
     import polars as pl
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Congestion control laws of TCP."
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
 def _names() -> list[str]:
@@ -26,12 +24,18 @@ def _names() -> list[str]:
 
 @app.callback()
 def cc() -> None:
-    """Congestion control laws of TCP."""
+    """List, describe and check congestion control laws of TCP.
+
+    \b
+    Examples:
+      cellbed cc ls
+      cellbed cc compare --laws cubic,bbr,copa --links "20 Mbit/s" --virtual
+    """
 
 
 @app.command("ls")
 def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the laws as a JSON list.")] = False) -> None:
-    """List the laws that scenarios and `cellbed shell --cc` can name.
+    """List the laws for scenarios and `cellbed shell --cc`.
 
     \b
     Example:
@@ -62,17 +66,22 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
     for row in rows:
         table.add_row(str(row["name"]), str(row["origin"]), "yes" if row["virtual"] else "no", str(row["title"]))
     Console().print(table)
-    print("\nBeside their authors' implementations (ratios: ours to theirs):")
+    print("\nRelative to their authors' implementations:")
     for row in rows:
         if row["compared"]:
             print(f"{row['name']:14} {row['compared']}")
 
 
+_Law = Annotated[str, typer.Argument(help="A law of `cellbed cc ls`, or a header.", autocompletion=_names)]
+
+
 @app.command()
 def describe(
-    law: Annotated[str, typer.Argument(help="A law of `cellbed cc ls`, or a header.", autocompletion=_names)],
+    law: _Law,
 ) -> None:
-    """Print a law's publication, its deviations from it, and how far it is from its authors' implementation.
+    """Print a law's publication, and deviations from it.
+
+    Also compares the law with its authors' implementation.
 
     \b
     Examples:
@@ -83,31 +92,36 @@ def describe(
     from cellbed.support.errors import printable
 
     found = find(law, Path.cwd())
-    beside = f"Beside its authors' implementation: {found.compared}"
+    beside = f"Relative to its authors' implementation: {found.compared}"
     print(printable(f"{found.name}: {found.title}\n\n{found.description}\n\n{beside}\n\n{found.path}"))
 
 
 @app.command()
 def compare(
-    laws: Annotated[str, typer.Option(help="Laws of `cellbed cc ls` or headers, with commas.")],
-    links: Annotated[str, typer.Option(help="Links, with commas: a rate, or a trace without its ending .up or .down.")],
-    flows: Annotated[str, typer.Option(help="Numbers of simultaneous transfers, with commas.")] = "1",
+    laws: Annotated[str, typer.Option(metavar="LAW,…", help="Laws of `cellbed cc ls`, or headers.")],
+    links: Annotated[
+        str, typer.Option(metavar="LINK,…", help="Links: rates, or traces without their endings .up and .down.")
+    ],
+    flows: Annotated[str, typer.Option(metavar="NUMBER,…", help="Numbers of simultaneous transfers.")] = "1",
     against: Annotated[
-        str | None, typer.Option(help="Laws of as many rivals that download over the same link, with commas.")
+        str | None, typer.Option(metavar="LAW,…", help="Laws of competing downloads over the same link.")
     ] = None,
     upload: Annotated[bool, typer.Option("--upload", help="Upload instead of downloading.")] = False,
     seconds: Annotated[int, typer.Option(min=1, max=3600, help="Length of each transfer.")] = 20,
     delay: Annotated[str, typer.Option(help="One-way delay, with unit.")] = "20 ms",
     queue: Annotated[str, typer.Option(help="Limit of the bottleneck's queue: '1 MB' or '100 packets'.")] = "1 MB",
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="Trials of each point.")] = 3,
-    virtual: Annotated[bool, typer.Option("--virtual", help="In virtual time: needs neither root nor iperf3.")] = False,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Predict in virtual time: needs neither root nor iperf3.")
+    ] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the sweep.")] = Path("laws"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as a JSON list.")] = False,
 ) -> None:
-    """Compare laws over links: throughput, round trips and retransmissions of bulk transfers (iperf3).
+    """Compare laws by bulk transfers (iperf3) over links.
 
-    This is a sweep: its files are in the folder, `cellbed sweep report` makes its page, with figures of the flows
-    (without --virtual as root only), and the same command continues after any stop.
+    Prints throughput, round trips and retransmissions. The comparison is a sweep: its files are in the folder, `cellbed
+    sweep report` writes its page, and the same command continues after an interruption. Figures of the flows need root
+    or --virtual.
 
     \b
     Examples:
@@ -121,7 +135,7 @@ def compare(
 
     counts = [int(text) if text.strip().isdecimal() else 0 for text in flows.split(",")]
     if not all(1 <= count <= 128 for count in counts):
-        raise typer.BadParameter("numbers from 1 to 128, with commas", param_hint="--flows")
+        raise typer.BadParameter("write numbers from 1 to 128, separated by commas", param_hint="--flows")
     if against and upload:
         raise typer.BadParameter("rivals download: leave out --upload", param_hint="--against")
     asked = Comparison(
@@ -147,7 +161,7 @@ def compare(
         raise typer.Exit(130)
     if account.complete + account.disturbed:
         _show(asked.results(Sweep.load(folder)), as_json)
-        print(f"make the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
+        print(f"write the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
     if account.disturbed:
         print(
             f"note: the machine disturbed {account.disturbed} of {len(plan.distinct)} trials, which are shown; "
@@ -199,10 +213,10 @@ def _interval(row: dict[str, Any], measure: str, factor: float = 1.0) -> str:
 
 
 @app.command()
-def check(
-    law: Annotated[str, typer.Argument(help="A law of `cellbed cc ls`, or a header.", autocompletion=_names)],
-) -> None:
-    """Compile a law for virtual time and for the kernel, and load it for a moment (as root).
+def check(law: _Law) -> None:
+    """Check that a law compiles and loads, as root.
+
+    Compiles the law for virtual time and for the kernel, loads and unloads it.
 
     \b
     Example:

@@ -15,7 +15,7 @@ def _capacity(way: str, more: str = "") -> Any:
 def import_(
     kind: Annotated[Literal["compose", "kube"], typer.Argument(help="Kind of the files.", metavar="KIND")],
     files: Annotated[
-        list[Path], typer.Argument(help="A Compose file; or manifests, or folders of them.", metavar="FILE...")
+        list[Path], typer.Argument(help="A Compose file; or manifests, or folders of manifests.", metavar="FILE")
     ],
     place: Annotated[
         list[str] | None,
@@ -34,29 +34,29 @@ def import_(
         str | None, typer.Option(metavar="SERVICE", help="Add a load over HTTP from an endpoint to this service.")
     ] = None,
     profile: Annotated[
-        list[str] | None, typer.Option(help="Import the services of this profile of Compose, too; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Also import services of this Compose profile; repeatable.")
     ] = None,
     build: Annotated[
         bool, typer.Option("--build", help="Build the images of services with a context, by Podman or Docker.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the scenario here.")] = None,
     add: Annotated[
-        bool, typer.Option("--add", help="Add the services to the scenario that is there, which keeps its links.")
+        bool, typer.Option("--add", help="Add the services to the existing scenario in --out, which keeps its links.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print scenario, services and notes as JSON.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a setting is not mapped.")] = False,
 ) -> None:
-    """Make a scenario from a Compose file or Kubernetes manifests.
+    """Convert a Compose file or Kubernetes manifests to a scenario.
 
     Each service, and each container of a workload (Pod, Deployment, StatefulSet, …), becomes a node group with a
-    container back end. Services that publish ports or that others depend on, and workloads that a Service selects, are
-    on the edge, and so are workers, which depend on services behind these only; their clients are on an endpoint.
-    Services on the edge are at one site, those in the cloud at another. Settings that a scenario cannot have are listed
-    on standard error and in comments of the scenario.
+    container back end. The edge gets services that publish ports or that others depend on, workloads that a Service
+    selects, and workers, which depend only on services behind these. Their clients are on an endpoint. Services on the
+    edge are at one site, services in the cloud at another. Settings that a scenario cannot have are listed on standard
+    error and in comments of the scenario.
 
     Variables, include, extends and further files are not read: resolve them with `docker compose config`.
 
-    Exit status: 0, 1 with --strict if settings are not mapped, 2 bad input.
+    Exit status: 0 done; 1 a setting is not mapped (with --strict); 2 bad input.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ app = typer.Typer(
 
 _Run = Annotated[
     str | None,
-    typer.Argument(help="Name of a live run, testbed or shell; needed only if there are several.", metavar="[RUN]"),
+    typer.Argument(help="Name of a live run, testbed or shell; needed only if there are several.", metavar="RUN"),
 ]
 
 
@@ -57,7 +57,7 @@ def list_runs(as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_links(run: _Run = None, as_json: AsJson = False) -> None:
-    """Show settings and counters of each direction of a live run, testbed or shell.
+    """Show settings and counters of live links, by direction.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def show_links(run: _Run = None, as_json: AsJson = False) -> None:
         print(json.dumps(rows, indent=1))
         return
     print_table(
-        ("direction", "what it does", "delivered", "dropped", "queue"),
+        ("direction", "settings", "delivered", "dropped", "queue"),
         [[each["name"], _does(each, counts), *_figures(counts.get(each["name"], {}))] for each in directions],
     )
 
@@ -93,10 +93,10 @@ def set_link(
 ) -> None:
     """Change a link while it runs. Queued packets stay queued.
 
-    RUN is optional if only one is live, LINK if it has only one link. A link's name stands for both directions.
-    Settings: KEY=VALUE for rate, delay, queue, loss, duplication, corruption, with the values of the scenario file;
-    'down', during which nothing leaves the bottleneck and packets wait in its queue; 'up', which ends that. The other
-    settings stay in force meanwhile, and can change.
+    RUN is optional if only one is live, LINK if RUN has only one link. A link's name stands for both directions.
+    Settings are KEY=VALUE for rate, delay, queue, loss, duplication and corruption, with the values of the scenario
+    file. The setting 'down' stops the bottleneck, so that packets wait in its queue; 'up' starts it again. The other
+    settings are unaffected and can be changed while the link is down.
 
     \b
     Examples:

@@ -22,24 +22,24 @@ def up(
         str | None, typer.Option("--name", "-n", help="Name of the testbed. Default: the scenario's.")
     ] = None,
     start: Annotated[
-        bool, typer.Option("--start", help="Start the loads of the applications, too: clients and generators.")
+        bool, typer.Option("--start", help="Also start the applications' loads: clients and load generators.")
     ] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the testbed's folder.")] = Path("runs"),
-    no_limits: Annotated[bool, typer.Option("--no-limits", help="No CPU and memory limits.")] = False,
+    no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
     overcommit: Overcommit = False,
     no_proof: Annotated[
-        bool, typer.Option("--no-proof", help="Do not measure limits and links before: faster with many nodes.")
+        bool, typer.Option("--no-proof", help="Skip the proof of limits and links: faster with many nodes.")
     ] = False,
     packet_log: Annotated[
         str,
-        typer.Option(metavar="SIZE", help="Most that the packet log takes: beyond it the oldest packets are removed."),
+        typer.Option(metavar="SIZE", help="Maximum size of the packet log; when it is full, the oldest packets go."),
     ] = "1 GiB",
     verbose: Verbose = False,
 ) -> None:
-    """Bring up nodes, links and services of a scenario, and leave them standing in the background.
+    """Bring up the nodes, links and services of a scenario, in the background.
 
-    Clients and load generators start only with --start. Traces, changes and faults begin when the testbed is up. It
-    outlives the terminal and ends with `cellbed down`. It has a run's folder: packet log, events, logs.
+    Clients and load generators start only with --start. Traces, changes and faults begin when the testbed is up. The
+    testbed outlives the terminal, until `cellbed down`. Its folder is like a run's: packet log, events, logs.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def up(
     except UnitError as error:
         raise CellbedError(f"--packet-log: {error}") from None
     if log_bytes < 1 << 20:
-        raise CellbedError(f"--packet-log: {packet_log} is too small; the least is 1 MiB")
+        raise CellbedError(f"--packet-log: {packet_log} is too small: write at least 1 MiB")
     text = read(scenario)
     loaded = load_text(text, scenario)
     check(loaded, text, str(scenario), running=True, limits=enforcement(no_limits, overcommit))
@@ -178,10 +178,10 @@ def execute(
     command: Annotated[list[str], typer.Argument(help="Command to run, after --.", metavar="-- CMD")],
     testbed: Annotated[str | None, typer.Option(help="Testbed or run; needed only if several have this node.")] = None,
 ) -> None:
-    """Run a command on a node: in its network, with its names and under its limits, at this terminal.
+    """Run a command on a node, in this terminal.
 
-    The exit status is the command's, 127 if there is no such command, 128+n after signal n. The command ends with the
-    testbed, and with the shell that started it.
+    The command has the node's network, host names and limits. The exit status is the command's, 127 if there is no such
+    command, 128+n after signal n. The command ends with the testbed, and with the shell that started it.
 
     \b
     Examples:
@@ -206,7 +206,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C or the end.")] = False,
     testbed: Testbed = None,
 ) -> None:
-    """Print what the programs of an application have written.
+    """Print the output of an application's programs.
 
     \b
     Examples:
@@ -221,14 +221,14 @@ def logs(
 def tap(
     link: Annotated[str, typer.Argument(help="A link or one of its directions: mobile-0, core-edge-0.downlink.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File; - is standard output. Default: LINK.pcapng.")
+        Path | None, typer.Option("--out", "-o", help="Output file; - is standard output. Default: LINK.pcapng.")
     ] = None,
     size: Annotated[int, typer.Option("--bytes", min=1, help="Maximum bytes kept per packet.")] = 65536,
     testbed: Testbed = None,
 ) -> None:
-    """Capture the packets of a live link as pcapng, until Ctrl-C or the testbed or run ends.
+    """Capture the packets of a live link as pcapng, until Ctrl-C or the end of the testbed or run.
 
-    Packets are whole: as sent by the node at the link's end (before the link), and as received (behind it).
+    The capture has every packet as sent into the link, and as received from the link.
 
     \b
     Examples:
@@ -257,15 +257,15 @@ def move_service(
         typer.Option(
             "--strategy",
             "-s",
-            help="As in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
+            help="Strategy, as in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
         ),
     ] = None,
     testbed: Testbed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a running service to another node, with its address.
+    """Move a running service to another node; it keeps its address.
 
-    Returns when the service runs there. On failure (exit status 1) or Ctrl-C, the service stays in place.
+    The command ends when the service runs there. On failure (exit status 1) or Ctrl-C, the service stays in place.
 
     \b
     Examples:
@@ -291,7 +291,9 @@ def down(
     name: Annotated[str | None, typer.Argument(help="Name of the testbed; needed only if there are several.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="End all testbeds.")] = False,
 ) -> None:
-    """End a standing testbed: programs, nodes and links. Its folder stays, for `cellbed report`.
+    """End a testbed brought up by `cellbed up`: programs, nodes and links.
+
+    Its folder stays, for `cellbed report`.
 
     \b
     Examples:

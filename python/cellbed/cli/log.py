@@ -32,7 +32,7 @@ _Log = Annotated[Path, typer.Argument(help="A run's folder, or a packet log.", m
 @app.command("convert")
 def convert_log(
     log: _Log,
-    to: Annotated[Literal["mahimahi", "csv", "parquet"], typer.Option("--to", help="The format.")],
+    to: Annotated[Literal["mahimahi", "csv", "parquet"], typer.Option("--to", help="Output format.")],
     direction: Annotated[
         str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
     ] = None,
@@ -56,7 +56,9 @@ def convert_log(
 
 @app.command("show")
 def show_log(log: _Log, as_json: AsJson = False) -> None:
-    """Show packets, bytes, drops and delays of each direction since the start of the schedule.
+    """Show packets, drops and delays of each direction.
+
+    Figures begin at the start of the schedule.
 
     \b
     Examples:

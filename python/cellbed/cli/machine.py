@@ -37,13 +37,15 @@ def grant(
         bool,
         typer.Option(
             "--network",
-            help="Also install the network helper: this user's shells get end-to-end TCP, as root's do.",
+            help="Also install the network helper: this user's shells have end-to-end TCP, like root's.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Revoke what was granted.")] = False,
 ) -> None:
-    """Allow an ordinary user TUN devices, CPU and memory limits, and the congestion control CUBIC. Needs root.
+    """Allow an ordinary user to run with limits. Needs root.
+
+    The user may use TUN devices, CPU and memory limits, and the congestion control CUBIC.
 
     \b
     Examples:
@@ -57,26 +59,26 @@ def grant(
 
 
 vm = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="The disk image and kernel of VM nodes."
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Build the disk image of VM nodes."
 )
 
 
 @vm.callback()
 def vm_() -> None:
-    """The disk image and kernel of VM nodes."""
+    """Build the disk image of VM nodes."""
 
 
 @vm.command("build")
 def build_image(
     include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="PACKAGE", help="Install this Debian package, too.")
+        list[str] | None, typer.Option("--include", metavar="PACKAGE", help="Debian package to add; repeatable.")
     ] = None,
     suite: Annotated[str, typer.Option("--suite", help="Release of Debian.")] = "bookworm",
     mirror: Annotated[str, typer.Option("--mirror", metavar="URL", help="Mirror of Debian's packages.")] = "",
 ) -> None:
-    """Build the disk image and kernel that VM nodes boot, from Debian's packages.
+    """Build disk image and kernel from Debian's packages.
 
-    Takes about a minute and 200 MB in the cache folder. Needs mmdebstrap and access to a package mirror.
+    Takes about a minute, and 200 MB in the cache folder. Needs mmdebstrap and access to a package mirror.
 
     \b
     Examples:
@@ -100,8 +102,8 @@ def clean(
 ) -> None:
     """Clean up after killed runs and shells: processes, control groups, changed settings.
 
-    Live runs are not touched; while there are any, the cache stays. Run it as the user who started the run (with sudo
-    for runs of root).
+    Live runs are not affected; while there are any, the cache stays. Use this command as the user who started the run
+    (with sudo for runs of root).
 
     \b
     Examples:

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Commands that stand in for Mahimahi's."
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Install Mahimahi's commands of cellbed."
 )
 
 _Prefix = Annotated[
     Path,
-    typer.Option("--prefix", help="The commands are in its folder bin.", show_default="~/.local", metavar="FOLDER"),
+    typer.Option("--prefix", help="Parent of the commands' folder bin.", show_default="~/.local", metavar="FOLDER"),
 ]
 _DEFAULT = Path("~/.local")
 
@@ -23,7 +23,7 @@ def install_launchers(
     prefix: _Prefix = _DEFAULT,
     force: Annotated[bool, typer.Option("--force", help="Replace other programs with the same names.")] = False,
 ) -> None:
-    """Install mm-link, mm-delay, mm-loss, mm-webrecord, mm-webreplay and the others of Mahimahi's under a prefix.
+    """Install mm-link, mm-delay, mm-loss and the other commands.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def install_launchers(
 
 @app.command("uninstall")
 def uninstall_launchers(prefix: _Prefix = _DEFAULT) -> None:
-    """Remove the commands that `install` installed; other programs stay.
+    """Remove the installed commands; other programs stay.
 
     \b
     Example:

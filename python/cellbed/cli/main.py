@@ -19,13 +19,13 @@ VERBS = {
     "examples": "List the scenarios that come with cellbed, or print or copy one.",
     "report": "Rebuild the tables and the report of a run.",
     "compare": "Compare runs, with intervals of the differences.",
-    "simulate": "Simulate flows of a data centre and of radio cells in virtual time.",
-    "sweep": "Run a scenario or simulation at many points, several times each.",
+    "simulate": "Simulate flows in data centres and radio cells.",
+    "sweep": "Run a scenario or simulation with many settings.",
     "reproduce": "Run a publication's experiments and compare its claims.",
-    "import": "Make a scenario from a Compose file or Kubernetes manifests.",
+    "import": "Convert a Compose file or manifests to a scenario.",
     "log": "Show or convert the packet log of a run.",
-    "up": "Bring up a testbed that stands until `cellbed down`.",
-    "down": "End a standing testbed.",
+    "up": "Bring up a testbed that runs until `cellbed down`.",
+    "down": "End a testbed brought up by `cellbed up`.",
     "status": "Show live testbeds and runs.",
     "exec": "Run a command on a node.",
     "migrate": "Move a running service to another node.",
@@ -39,10 +39,10 @@ VERBS = {
     "meter": "Show rate, queue, delay and drops of live links.",
     "record": "Record a live network, or run the recording server.",
     "calibrate": "Measure how a network treats packet trains and saturation.",
-    "web": "Record, import and show sites, which scenarios replay.",
+    "web": "Record, import and show sites that scenarios replay.",
     "traces": "Manage the archive of traces and recordings.",
     "schema": "Print the JSON Schema of a kind of file.",
-    "vm": "Build the image of virtual machines as nodes.",
+    "vm": "Build the disk image of VM nodes.",
     "doctor": "Check whether this machine can run cellbed.",
     "grant": "Allow an ordinary user to run with limits (as root).",
     "clean": "Clean up after killed runs.",
@@ -121,7 +121,7 @@ def main() -> None:
             print(f"error: {OperatingSystemError(error)}", file=sys.stderr)
         sys.exit(OperatingSystemError.exit_code)
     except MemoryError:
-        print("error: not enough memory: give smaller files, or raise the limit (ulimit -v)", file=sys.stderr)
+        print("error: not enough memory: use smaller files, or raise the limit (ulimit -v)", file=sys.stderr)
         sys.exit(OperatingSystemError.exit_code)
     except BaseException as error:
         if isinstance(error, SystemExit):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 ScenarioFile = Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")]
-Testbed = Annotated[str | None, typer.Option(help="Testbed or run; needed only if there are several.")]
+Testbed = Annotated[str | None, typer.Option(help="Testbed or run; needed only if several are live.")]
 Overcommit = Annotated[
     bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
 ]
@@ -25,7 +25,7 @@ Open = Annotated[
     Literal["auto", "yes", "no"],
     typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal."),
 ]
-Ending = Annotated[Literal["svg", "pdf", "png"], typer.Option("--format", help="Of these figures.")]
+Ending = Annotated[Literal["svg", "pdf", "png"], typer.Option("--format", help="File format of --figures.")]
 Check = Annotated[bool, typer.Option("--check", help="Exit with status 5 if an expectation ([expect]) is not met.")]
 JUnit = Annotated[
     Path | None, typer.Option("--junit", help="With --check: write the verdicts as JUnit XML.", metavar="FILE")
@@ -63,7 +63,7 @@ def require(check: bool, junit: Path | None, source: Path, *, expected: bool) ->
     if junit is not None and not check:
         raise CellbedError("--junit needs --check: add it")
     if junit is not None and not junit.parent.is_dir():
-        raise CellbedError(f"--junit {junit}: there is no folder {junit.parent}: make it, or write another path")
+        raise CellbedError(f"--junit {junit}: there is no folder {junit.parent}: create it, or write another path")
     if check and not expected:
         raise CellbedError(f'{source}: --check needs expectations: add [expect], such as p99_latency = "< 300 ms"')
 

@@ -21,10 +21,10 @@ def record(context: typer.Context) -> None:
     from cellbed.recordings.recorder import find_recorder
 
     # The program's first word is its name in messages.
-    os.execv(find_recorder(), ["cellbed record", *_with_plan(context.args)])
+    os.execv(find_recorder(), ["cellbed record", *_replace_plan(context.args)])
 
 
-def _with_plan(arguments: list[str]) -> list[str]:
+def _replace_plan(arguments: list[str]) -> list[str]:
     """Return the arguments with a plan in place of ``--for``, in a file that the recorder inherits."""
     found: list[str] = []
     rest = iter(arguments)

@@ -15,7 +15,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")],
     open_: Open = "auto",
     figures: Annotated[
-        Path | None, typer.Option(help="Write every figure into this folder, too.", metavar="FOLDER")
+        Path | None, typer.Option(help="Also write every figure into this folder.", metavar="FOLDER")
     ] = None,
     ending: Ending = "svg",
     check: Check = False,
@@ -57,7 +57,7 @@ def report(
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders; each is compared with the first.", metavar="RUN RUN")
+        list[Path], typer.Argument(help="Two or more run folders; each is compared with the first.", metavar="RUN")
     ],
     out: Annotated[
         Path | None,

@@ -25,7 +25,7 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the run's folder.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
-        bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
+        bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report states this.")
     ] = False,
     overcommit: Overcommit = False,
     meter: Annotated[
@@ -35,13 +35,14 @@ def run(
         bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed the run.")
     ] = False,
     virtual: Annotated[
-        bool, typer.Option("--virtual", help="Predict the run in virtual time; the report says so.")
+        bool, typer.Option("--virtual", help="Predict the run in virtual time; the report states this.")
     ] = False,
     profile: Annotated[
         Path | None,
         typer.Option(
-            help="With --virtual: an earlier run that has measured what the programs take. Default: measured once, for "
-            "20 s, of translation 60 s."
+            metavar="RUN",
+            help="With --virtual: folder of an earlier run with measured processing times. Default: measure them once, "
+            "for 20 s (translation: 60 s).",
         ),
     ] = None,
     check_expectations: Check = False,
@@ -51,13 +52,12 @@ def run(
 ) -> None:
     """Run a scenario and report where the time of each request went.
 
-    Ctrl-C ends the run and keeps what was measured. Exit status: 0 complete, 2 bad input, 3 a link or limit is
-    not what was asked, 4 disturbed (with --strict), 5 an expectation is not met (with --check), 130 interrupted, 1 no
-    request of an application got a good reply, or anything else that failed.
+    Ctrl-C ends the run and keeps the measurements. Exit status: 0 complete; 1 other failures, also an application
+    without a good reply; 2 bad input; 3 a link or limit differs from the scenario; 4 disturbed (with --strict); 5 an
+    expectation is not met (with --check); 130 interrupted.
 
-    A run is disturbed if late packets, or other programs that took the processors which the nodes needed, moved a
-    percentile out of its interval, if a clock was set, or if a process of the workload died. The report gives the
-    reasons.
+    A run is disturbed if a clock was set, if a process of the workload died, or if a percentile left its interval
+    because packets were late or other programs used the processors of the nodes. The report gives the reasons.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ else:
 
 
 def schema(
-    what: Annotated[Kind, typer.Argument(help="Schema of such files; of a recording, of recording.json.")] = "scenario",
+    what: Annotated[Kind, typer.Argument(metavar="KIND", help="Kind of file; recording: recording.json.")] = "scenario",
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors and other programs.
 

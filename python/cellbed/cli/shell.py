@@ -22,7 +22,9 @@ def _alone(what: str, way: str) -> Any:
 # Arguments after the command's name belong to the command, with or without "--".
 @app.command(context_settings={"allow_interspersed_args": False})
 def shell(
-    command: Annotated[list[str] | None, typer.Argument(help="Command to run, after --. Default: your shell.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD", help="Command to run, after --. Default: your shell.")
+    ] = None,
     up: Annotated[
         str,
         typer.Option(
@@ -43,19 +45,17 @@ def shell(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            help="Replay method: 'cellreplay', 'saturation' or 'conditional'. Default: the method it was recorded for."
-        ),
+        typer.Option(help="Replay method: 'cellreplay', 'saturation' or 'conditional'. Default: the recording's own."),
     ] = None,
     idle: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            help="Idle time until each direction of a recording is inactive again: '24 ms' '0 ms'. Default: as "
-            "calibrated."
+            help="Time without packets until the uplink and the downlink of a recording are inactive: '24 ms' '0 ms'. "
+            "Default: as calibrated."
         ),
     ] = None,
     delay: Annotated[
-        str, typer.Option(help="One-way delay: '20 ms', a bare 20 is ms; a CSV file; 'normal mean=20ms deviation=3ms'.")
+        str, typer.Option(help="One-way delay: '20 ms' or 20 (in ms); a CSV file; 'normal mean=20ms deviation=3ms'.")
     ] = "0 ms",
     uplink_delay: Annotated[str | None, _alone("delay", "uplink")] = None,
     downlink_delay: Annotated[str | None, _alone("delay", "downlink")] = None,
@@ -85,14 +85,14 @@ def shell(
     publish: Annotated[
         list[str] | None,
         typer.Option(
-            help="Forward a port of this machine to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable."
+            help="Forward a port of this machine to the shell: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable."
         ),
     ] = None,
     meter: Annotated[
         bool, typer.Option("--meter", help="Show rate, queue, delay and drops at the bottom of the terminal.")
     ] = False,
     meter_to: Annotated[
-        Path | None, typer.Option(help="Show the meter in another terminal, or write one line per second to a file.")
+        Path | None, typer.Option(help="Show the meter in another terminal, or write a line per second to a file.")
     ] = None,
     log: Annotated[Path | None, typer.Option("--log", help="Log every packet to this file, for `cellbed log`.")] = None,
     congestion_control: Annotated[
@@ -100,10 +100,10 @@ def shell(
         typer.Option(
             "--cc",
             metavar="LAW",
-            help="Congestion control of TCP inside: one of `cellbed cc ls` or a header. Default: the kernel's.",
+            help="Congestion control of TCP in the shell: one of `cellbed cc ls` or a header. Default: the kernel's.",
         ),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="No access to the host's network.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Run without access to the host's network.")] = False,
 ) -> None:
     """Run a program, by default your shell, behind an emulated link.
 

@@ -40,13 +40,13 @@ app = typer.Typer(
     cls=_OfFile,
     add_completion=False,
     rich_markup_mode=None,
-    help="Run a scenario or simulation at many points, several times each.",
+    help="Run a scenario or simulation with many settings.",
 )
 
 
 @app.callback()
 def sweep() -> None:
-    """Run a scenario or simulation at many points, several times each, into one dataset."""
+    """Run a scenario or simulation with many settings, several times each, into one dataset."""
 
 
 @app.command("run")
@@ -62,7 +62,7 @@ def run_sweep(
             "--jobs",
             min=1,
             max=1024,
-            help="Trials at once at most. Default: as many as the processors can run. Fewer where trials disturb each "
+            help="Maximum parallel trials. Default: as many as the processors can run, or fewer if trials disturb each "
             "other.",
         ),
     ] = None,
@@ -72,28 +72,29 @@ def run_sweep(
     profile: Annotated[
         Path | None,
         typer.Option(
-            help="With --virtual: an earlier run that has measured what the programs take. Default: measured once, for "
-            "10 s."
+            metavar="RUN",
+            help="With --virtual: folder of an earlier run with measured processing times. Default: measure them once, "
+            "for 10 s.",
         ),
     ] = None,
     repeats: Annotated[
-        int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
+        int, typer.Option("--repeats", min=0, max=100, help="Maximum repetitions of a disturbed trial.")
     ] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print points, trials and time, then exit.")] = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
     overcommit: Overcommit = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed a trial each time.")
+        bool, typer.Option("--strict", help="Exit with status 4 if all attempts of a trial were disturbed.")
     ] = False,
     check: Check = False,
     junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the result as JSON.")] = False,
 ) -> None:
-    """Run a scenario or simulation at many points, several times each, into one dataset.
+    """Run a scenario or simulation with many settings, several times each, into one dataset.
 
-    The same command continues after any stop: trials that have been run are not run again, failed ones are. `cellbed
-    sweep report DIR` makes the report. Exit status: 0 every trial has been run, 1 some failed, 2 bad input, 4 disturbed
-    (with --strict), 5 a repetition does not meet an expectation (with --check), 130 interrupted.
+    After an interruption, the same command continues: it runs missing and failed trials. `cellbed sweep report DIR`
+    writes the report. Exit status: 0 every trial has been run; 1 some failed; 2 bad input; 4 disturbed (with --strict);
+    5 a repetition does not meet an expectation (with --check); 130 interrupted.
 
     \b
     Examples:
@@ -137,7 +138,7 @@ def run_sweep(
         print("interrupted: run the same command to continue", file=sys.stderr)
         raise typer.Exit(130)
     if not as_json and account.complete + account.disturbed:
-        print(f"make the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
+        print(f"write the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
     if account.failed:
         print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)
@@ -154,8 +155,9 @@ def report(
         typer.Option(
             "--measure",
             "-m",
-            help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share; "
-            "of applications without known requests their own measures and their connections' measures.",
+            metavar="COLUMN",
+            help="Column of the dataset; repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share; "
+            "for applications without known requests, measures of the programs and of their connections.",
         ),
     ] = None,
     out: Annotated[
@@ -164,12 +166,16 @@ def report(
     figures: Annotated[Path | None, typer.Option(help="Write every figure into this folder.", metavar="FOLDER")] = None,
     ending: Ending = "svg",
     statistic: Annotated[
-        Literal["mean", "median"], typer.Option("--statistic", help="Of a point, over its repetitions.")
+        Literal["mean", "median"], typer.Option("--statistic", help="Statistic over the repetitions of a point.")
     ] = "mean",
     half_width: Annotated[
         float,
         typer.Option(
-            "--half-width", min=0.01, max=100, help="Of the wanted intervals, in % of the mean: repetitions needed."
+            "--half-width",
+            min=0.01,
+            max=100,
+            metavar="PERCENT",
+            help="Estimate the repetitions needed for intervals of ± this share of the mean.",
         ),
     ] = 10.0,
     with_disturbed: Annotated[
@@ -178,10 +184,10 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything but the figures as JSON.")] = False,
     open_: Open = "auto",
 ) -> None:
-    """Make the report of a sweep: a figure per factor, intervals over repetitions, effects.
+    """Write the report of a sweep: a figure per factor, intervals over repetitions, effects.
 
-    Failed trials, and disturbed ones unless --with-disturbed is given, are left out and listed. A sweep that is running
-    can be reported, too.
+    The report omits and lists failed trials, and disturbed trials without --with-disturbed. The sweep may still be
+    running.
 
     \b
     Examples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import keyword
+import re
 from typing import Any
 
 import typer
@@ -50,6 +51,24 @@ class Verb(TyperCommand):
             raise
 
 
+def name_values(command: Any) -> None:
+    """Set missing metavars, recursively: ``TEXT`` for an option instead of Python's ``list[str]``."""
+    for each in command.params:
+        kind: Any = getattr(each, "type_descriptor", None)
+        if each.metavar is None and kind is not None and not (kind.is_choice or getattr(each, "is_flag", False)):
+            types = re.findall(r"str|path|int|float", each.display_type(None).lower())
+            name = each.name.removesuffix("s") if each.nargs != 1 else each.name
+            is_option = each.param_type_name == "option"
+            each.metavar = " ".join(map(_METAVARS.__getitem__, types)) if is_option else name.upper()
+        if each.param_type_name == "argument" and not kind.is_choice:
+            each.display_type_rich = lambda ctx: None
+    for each in getattr(command, "commands", {}).values():
+        name_values(each)
+
+
+_METAVARS = {"str": "TEXT", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}
+
+
 def _load(package: str, verb: str, module_name: str | None) -> Any:
     """Import the module of a verb and return the command."""
     word = verb.replace("-", "_") + "_" * (keyword.iskeyword(verb) or hasattr(builtins, verb))
@@ -61,7 +80,9 @@ def _load(package: str, verb: str, module_name: str | None) -> Any:
     if isinstance(app, typer.Typer):
         command = typer.main.get_command(app)
         command.name = verb
-        return command
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(verb, cls=Verb)(app)
-    return typer.main.get_command(alone)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(verb, cls=Verb)(app)
+        command = typer.main.get_command(alone)
+    name_values(command)
+    return command

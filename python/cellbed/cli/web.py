@@ -12,12 +12,21 @@ if TYPE_CHECKING:
     from cellbed_node.web.site import Site
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Record, import and show sites."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="""Record, import and show sites that scenarios replay.
+
+    \b
+    Examples:
+      cellbed web record https://example.org/ --name example
+      cellbed web show example
+    """,
 )
 
 _Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Write the site there, name.warc.gz, instead of the archive."),
+    typer.Option("--out", "-o", metavar="FILE", help="Write the site to a file, name.warc.gz, not to the archive."),
 ]
 _Name = Annotated[
     str | None,
@@ -33,13 +42,14 @@ def record(
     replace: _Replace = False,
     out: _Out = None,
     no_sandbox: Annotated[
-        bool, typer.Option("--no-sandbox", help="Load it without Chromium's sandbox: a page that you trust.")
+        bool, typer.Option("--no-sandbox", help="Load a page that you trust without Chromium's sandbox.")
     ] = False,
 ) -> None:
-    """Load a page with Chromium through mitmproxy, and record every request and reply.
+    """Record every request and reply of a page.
 
-    The proxy has certificates of an authority that exists for this recording alone; it checks the servers'. The
-    browser reaches nothing but the proxy, in its sandbox; root's runs as the user `nobody`.
+    Loads the page with Chromium through mitmproxy. The proxy checks the servers' certificates; the authority of its own
+    certificates exists for this recording alone. The browser runs in a sandbox and reaches only the proxy; if started
+    by root, it runs as the user `nobody`.
 
     \b
     Examples:
@@ -66,10 +76,10 @@ def import_(
     replace: _Replace = False,
     out: _Out = None,
 ) -> None:
-    """Make a site of an HTTP Archive with contents, a WARC file of another tool, or Mahimahi's recorded folder.
+    """Import a site from other programs' recordings.
 
-    Browsers export one from the network panel of their developer tools ("Save all as HAR with content"). Entries
-    without content and malformed ones are left out, named and counted.
+    Browsers export an HTTP Archive (HAR) in the network panel of their developer tools ("Save all as HAR with
+    content"). Entries without content and malformed entries are left out, named and counted.
 
     \b
     Examples:
@@ -121,7 +131,7 @@ def _entry_name(url: str, name: str | None, replace: bool, out: Path | None) -> 
     if out is None:
         return free_name(url, name, replace=replace)
     if name is not None or replace:
-        raise typer.BadParameter("--name and --replace are of entries of the archive: not allowed with --out")
+        raise typer.BadParameter("--name and --replace are for entries of the archive: remove them, or --out")
     return None
 
 

@@ -37,7 +37,7 @@ NETWORK_CAPABILITIES = struct.pack(
 """CAP_NET_ADMIN and CAP_SYS_ADMIN, permitted and effective (``struct vfs_cap_data`` version 2, capabilities(7))."""
 
 # give: hands over the delegated files (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
-# take: moves processes to the parent folder. Only the machine's root group may hold processes beside limited children;
+# take: moves processes to the parent folder. Only the machine's root group may hold processes and limited children;
 # in a container, they move to the group that `divide` made. Process 0 belongs to another PID namespace.
 _FUNCTIONS = f"""\
 write() {{ mkdir -p "$(dirname "$1")"; printf '%s' "$2" > "$1.tmp"; mv -T "$1.tmp" "$1"; }}
@@ -348,7 +348,7 @@ def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, 
         raise GrantError(f"this needs root:\n  {_sudo(machine.user_name, take_back)}")
     if take_back:
         if dry_run:
-            return ["--dry-run has nothing to show with --undo"]
+            return ["--dry-run has no effect with --undo: nothing was undone; leave out --dry-run to undo"]
         undone = [f"undone: {command}" for command in undo(machine)]
         return undone or [f"nothing was granted to {machine.user_name}"]
     planned = plan(machine, caller=shell_of(machine.user, os.getppid()), network=network)

@@ -95,14 +95,14 @@ def way_out(machine: Machine) -> Check:
     """Check whether this user's shell reaches the network; for another machine or user, only check the programs."""
     from cellbed.shell import wayout
 
-    name = "way out of a shell"
+    name = "network of shells"
     if machine.find("nft") is None:
-        return Check(name, "warn", "nft is not installed; a shell has no way out", "sudo apt install nftables")
+        return Check(name, "warn", "nft is not installed; shells have no network", "sudo apt install nftables")
     if machine.root != Path("/") or machine.user != os.geteuid():
         programs = [program for program in ("pasta", "slirp4netns") if machine.find(program) is not None]
         if machine.user == 0 or programs:
             return Check(name, "ok", programs[0] if programs else "as root")
-        return Check(name, "warn", "neither pasta nor slirp4netns; no way out", "sudo apt install slirp4netns")
+        return Check(name, "warn", "no pasta, no slirp4netns; shells have no network", "sudo apt install slirp4netns")
     way = wayout.find_way_out()
     if way.kind == "none":
         return Check(name, "warn", way.reason, "then: cellbed doctor")

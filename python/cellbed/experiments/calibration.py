@@ -30,7 +30,7 @@ def calibrate_virtually(
 ) -> Calibration:
     """Calibrate a network in virtual time.
 
-    uplink, downlink: stages of its directions (:attr:`cellbed.Link.stages`). seed: of the order of trains.
+    uplink, downlink: stages of its directions (:attr:`cellbed.Link.stages`). seed: seed of the order of trains.
 
     Raises CalibrationError if nothing or too little comes through.
     """
@@ -57,7 +57,7 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
     """Calibrate the network between here and a recorder's server, with progress on standard error.
 
     server: ``HOST:PORT``. secret: file with the secret shared with the server. interface: network interface to use.
-    seed: of the order of trains.
+    seed: seed of the order of trains.
 
     Raises CalibrationError with the cause and a remedy.
     """
@@ -80,4 +80,4 @@ def parse(text: str) -> Calibration:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the text"
-        raise CalibrationError(f"this is no calibration: {where}: {first['msg']}") from None
+        raise CalibrationError(f"not a calibration: {where}: {first['msg']}") from None

@@ -65,7 +65,7 @@ def run(
     asked = describe(to_scenario(scenario), out)
     if virtual:
         asked["virtual"] = str(Path(profile).absolute()) if profile is not None else ""
-    outcome, interrupted = _in_child(asked, limits, report)
+    outcome, interrupted = _run_in_child(asked, limits, report)
     found = load(outcome["folder"]) if outcome["folder"] and (Path(outcome["folder"]) / "run.json").exists() else None
     if interrupted or outcome["status"] == "interrupted":
         stopped = KeyboardInterrupt()
@@ -104,7 +104,7 @@ def describe(scenario: Scenario, out: Path | str) -> dict[str, Any]:
     return {"text": scenario.text, "folder": str(scenario.folder.absolute()), "out": str(Path(out).absolute())}
 
 
-def _in_child(
+def _run_in_child(
     asked: dict[str, Any], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
     """Return the outcome of a run in a child process, and whether this process interrupted it."""

@@ -50,11 +50,12 @@ class RunState:
     """The state of a run so far.
 
     t0_ns: start of the schedule. deaths: sentences on processes of the workload that died and were replaced. emulator:
-    its account. counted_before: counts of each direction at the start of the schedule or the end of the warm-up.
-    clocks: of nodes with other clocks than this machine's. facts: about nodes, from their back ends. services: names of
-    the spans that services have reported, by application. requesting: applications whose clients have reported
-    requests. notes: sentences for readers of the run. duration_ns: of the schedule, if it ended early. clock: virtual
-    if the run is a prediction. laws: by the names in samples of flows, if these differ. migrations: accounts so far.
+    the emulator's account of the run. counted_before: counts of each direction at the start of the schedule or the end
+    of the warm-up. clocks: clocks of nodes, if they differ from this machine's. facts: facts about nodes, from their
+    back ends. services: names of the spans that services have reported, by application. requesting: applications whose
+    clients have reported requests. notes: sentences for readers of the run. duration_ns: duration of the schedule, if
+    it ended early. clock: virtual if the run is a prediction. laws: laws by their names in samples of flows, if these
+    differ. migrations: accounts so far.
     """
 
     status: str = "running"
@@ -80,7 +81,7 @@ class RunState:
         self.clocks = {name: node.clock for name, node in nodes.items() if node.clock != Clock()}
         self.facts = {name: node.facts for name, node in nodes.items() if node.facts}
 
-    def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def counts_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the counts of each direction since the start of the schedule. now: total counts."""
         return {name: _since(self.counted_before.get(name, {}), counts) for name, counts in now.items()}
 
@@ -307,7 +308,7 @@ def notes(plan: Plan) -> list[str]:
     chosen = [f"{'.'.join(map(str, path))}: {role.tcp_in_words}" for path, role in plan.scenario.roles() if role.tcp]
     unseen = [name for name, group in plan.scenario.nodes.items() if group.backend.routed]
     if unseen and plan.scenario.transport.series:
-        chosen.append(f"series: what {', '.join(unseen)} send is not sampled, since they have kernels of their own")
+        chosen.append(f"series: packets sent by {', '.join(unseen)} are not sampled, since other kernels send them")
     return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_describe_lengths(plan)]
 
 

@@ -40,9 +40,9 @@ class Comparison:
 
     laws: in the notation of a scenario. links: rates, or the common part of the names of two traces (NAME.up,
     NAME.down). flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same
-    link. upload: upload instead of downloading, without rivals. seconds: of each transfer. delay: one way, beside the
-    link's queue, as text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows.
-    virtual: only in virtual time, so that this machine needs none of the laws.
+    link. upload: upload instead of downloading, without rivals. seconds: length of each transfer. delay: one way,
+    beside the link's queue, as text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the
+    flows. virtual: only in virtual time, so that this machine needs none of the laws.
     """
 
     laws: Sequence[str]

@@ -257,7 +257,7 @@ class RealRun(Run):
 
     def _programs_on(self, app: str, node: str) -> list[Process | Command]:
         """Return the programs of an application's server on the target node of its move."""
-        programs, receivers = self.servers.on(app, node)
+        programs, receivers = self.servers.programs_on(app, node)
         for receiver in receivers:
             self.supervisor.start(receiver, self.bed.nodes[node])
         return programs
@@ -411,9 +411,9 @@ class RealRun(Run):
         if self._meter is not None and (readings := self._meter.read(time.monotonic_ns())) is not None:
             self.listener.links(readings)
 
-    def interrupted(self) -> str:
+    def status_after_interruption(self) -> str:
         is_complete = self.options.standing is not None and self.state.t0_ns is not None
-        return "complete" if is_complete else super().interrupted()
+        return "complete" if is_complete else super().status_after_interruption()
 
     def conclude(self, error: CellbedError | None) -> Outcome:
         self.interruption.shield()
@@ -448,7 +448,7 @@ class RealRun(Run):
         state.emulator = {
             "lateness_ns": account["lateness_ns"],
             "interfaces": account["interfaces"],
-            "directions": state.counted_since(counted),
+            "directions": state.counts_since(counted),
             "cells": account["cells"],
         }
         state.warnings += emulator.losses(account, state.emulator["directions"])

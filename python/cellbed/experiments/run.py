@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """A finished run. folder: of the run; status: complete, interrupted or failed; error: why the run or its requests
-    failed; disturbed: as in its report; verdicts: on its expectations."""
+    """A finished run. folder: folder of the run; status: complete, interrupted or failed; error: why the run or its
+    requests failed; disturbed: as in its report; verdicts: on its expectations."""
 
     folder: Path | None
     status: str
@@ -126,7 +126,7 @@ class Run(ABC):
                 self._time(self.stop)
             self.state.status = "complete"
         except KeyboardInterrupt:
-            self.state.status = self.interrupted()
+            self.state.status = self.status_after_interruption()
         except CellbedError as problem:
             self.state.status, error = "failed", problem
         except OSError as problem:
@@ -160,7 +160,7 @@ class Run(ABC):
         for name, application in plan.scenario.applications.items():
             _log.info(f"application {name}: {application}, servers {[node.name for node in plan.servers[name]]}")
 
-    def interrupted(self) -> str:
+    def status_after_interruption(self) -> str:
         """Return the status of the run after Ctrl-C."""
         return "interrupted"
 
@@ -210,7 +210,7 @@ class Run(ABC):
         folder.write_json(self.folder / "scenario.resolved.json", self.plan.scenario.resolved())
 
     def note_early_end(self, duration_ns: int) -> None:
-        """Note that the run ended before its schedule."""
+        """Record that the run ended before its schedule."""
         planned_s = self.plan.scenario.duration / 1e9
         self.state.duration_ns = duration_ns
         self.state.notes.append(

@@ -35,9 +35,9 @@ STAGES = 8
 
 @dataclass
 class Servers:
-    """The programs of applications, with sockets, certificates and TCP settings; of servers, also on target nodes.
+    """The programs of applications, with sockets, certificates and TCP settings; servers have some on target nodes.
 
-    raw: folder of raw records. names: of laws in the kernel. is_standing: whether services may move by command.
+    raw: folder of raw records. names: names of laws in the kernel. is_standing: whether services may move by command.
     settings: contexts that end the TCP settings.
     """
 
@@ -74,7 +74,7 @@ class Servers:
         first = STAGES * self.plan.scenario.stages()[each.name]
         return [replace(process, stage=process.stage + first) for process in own], receivers
 
-    def on(self, app: str, node: str) -> tuple[list[Process | Command], list[Process]]:
+    def programs_on(self, app: str, node: str) -> tuple[list[Process | Command], list[Process]]:
         """Return the programs of an application's server on a node, which may be new to it; and receivers that must
         start then."""
         if (app, node) in self._servers:
@@ -95,7 +95,7 @@ class Servers:
         """Copy the last reports to the state, with warnings of losses, and end the receiver."""
         self.take_reports()
         self.state.warnings += [*self.sockets.warnings(), *self.telemetry.close()]
-        if self.telemetry.used and self.state.t0_ns is not None:
+        if self.telemetry.has_receivers and self.state.t0_ns is not None:
             from cellbed.measure.telemetry import span_names
 
             for name, names in span_names(self.raw.parent).items():
@@ -170,9 +170,7 @@ class Servers:
                 self.settings.callback(cgroups.remove, parent)
             group.mkdir(parents=True)
         except OSError as error:
-            raise CellbedError(
-                f"{group}: a control group for settings of TCP cannot be made: {error.strerror}"
-            ) from error
+            raise CellbedError(f"{group}: cannot create a control group for TCP: {error.strerror}") from error
         control = role.congestion_control
         name = None if control is None else self.names.get(control, name_of(control))
         settings = ProgramTcp(name, role.receive_buffer, role.send_buffer, bool(tcp.get("pacing")))
@@ -203,19 +201,19 @@ def _server_programs(deployment: Deployment, raw: Path, seed: int) -> Sequence[P
 def _add_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
     """Return the applications with an authority's files, if any needs certificates. A server's certificate contains all
     names of its addresses."""
-    if not any(each.table.certified for each in deployed):
+    if not any(each.table.has_certificate for each in deployed):
         return deployed
     lines = [line.split() for line in plan.hosts.splitlines()]
     names: dict[str, list[str]] = {}
     for each in deployed:
-        if each.table.certified and (nodes := plan.servers[each.name]):
+        if each.table.has_certificate and (nodes := plan.servers[each.name]):
             ips = {each.address(nodes[0]), *(str(ip) for node in nodes for ip in (node.ipv4, node.ipv6))}
             names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips), *each.table.host_names})
     certificates.issue(bed.sockets, names)
     for key in bed.sockets.glob(f"*/{certificates.KEY}"):
         key.chmod(0o644)  # a container's program may run as another user; no other user of this machine has access
 
-    def shown(node: str, app: str) -> dict[str, str]:
+    def show_files(node: str, app: str) -> dict[str, str]:
         files = zip(CERTIFICATE, certificates.FILES, strict=True)
         return {name: bed.nodes[node].show_file(str(bed.sockets / app / file)) for name, file in files}
 
@@ -223,7 +221,9 @@ def _add_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> l
         replace(
             each,
             authorities=str(bed.sockets / certificates.AUTHORITY),
-            certificates={node.name: shown(node.name, each.name) for node in _places(each, plan) if each.name in names},
+            certificates={
+                node.name: show_files(node.name, each.name) for node in _places(each, plan) if each.name in names
+            },
         )
         for each in deployed
     ]

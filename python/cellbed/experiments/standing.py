@@ -37,7 +37,7 @@ DOWN_PATIENCE_S = 30.0
 
 
 class UpError(CellbedError):
-    """A testbed that did not come up. exit_code: of the error."""
+    """A testbed that did not come up. exit_code: exit code of the error."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)

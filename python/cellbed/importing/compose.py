@@ -224,8 +224,8 @@ class _Mapping:
         found.folder = keys.text("working_dir")
         self._ports()
         self._volumes()
-        self._granted("configs", "/")
-        self._granted("secrets", "/run/secrets/")
+        self._map_files("configs", "/")
+        self._map_files("secrets", "/run/secrets/")
         self._resources()
         self._dependencies()
         self._names()
@@ -303,7 +303,7 @@ class _Mapping:
                 found.ports.append(first)
             if host and not host.endswith(target):
                 shown = f"{target}{'/' + protocol if protocol not in ('', 'tcp') else ''}"
-                text = f"the node has an address of its own: port {host} is port {shown} of '{found.name}'"
+                text = f"the node has a separate address: port {host} is port {shown} of '{found.name}'"
                 found.notes.append(Note("not needed", place, keys.key("ports"), text))
         for text in keys.texts("expose"):
             target, _, protocol = text.partition("/")
@@ -369,7 +369,7 @@ class _Mapping:
         else:
             note("not mapped", f"{target}: a scenario has no mounts of type '{kind}'")
 
-    def _granted(self, kind: str, parent: str) -> None:
+    def _map_files(self, kind: str, parent: str) -> None:
         """Map configs or secrets to files in the container."""
         keys, found = self.keys, self.found
         for entry, place in keys.entries(kind):

@@ -119,7 +119,7 @@ class _Document:
         event = event or next(self._events)
         place = self._place(event)
         if isinstance(event, yaml.AliasEvent):
-            return self._aliased(str(event.anchor), place)
+            return self._resolve_alias(str(event.anchor), place)
         if isinstance(event, yaml.ScalarEvent):
             value, size = self._scalar(event, place), 1
         else:
@@ -130,12 +130,12 @@ class _Document:
                 _check({} if is_map else [], event.tag, place)
             if event.anchor is not None:
                 self._anchors[event.anchor] = None
-            value, size = self._mapping(place, depth) if is_map else self._items(place, depth)
+            value, size = self._read_mapping(place, depth) if is_map else self._items(place, depth)
         if event.anchor is not None:
             self._anchors[event.anchor] = value, size
         return value, size
 
-    def _mapping(self, place: Place, depth: int) -> tuple[Map, int]:
+    def _read_mapping(self, place: Place, depth: int) -> tuple[Map, int]:
         found, size, merged = Map(place), 1, list[tuple[Any, Place]]()
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             where = self._place(event)
@@ -183,7 +183,7 @@ class _Document:
         _check(value, event.tag, place)
         return value
 
-    def _aliased(self, name: str, place: Place) -> tuple[Any, int]:
+    def _resolve_alias(self, name: str, place: Place) -> tuple[Any, int]:
         if name not in self._anchors:
             raise place.error(f"'*{name}' has no '&{name}' before it")
         found = self._anchors[name]

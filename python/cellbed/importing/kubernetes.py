@@ -317,7 +317,7 @@ class _Container:
             raise keys.place.error(f"{keys.path}: 'image' is missing")
         self._environment()
         for key in ("command", "args"):
-            words = [self._expanded(word) for word in keys.texts(key)]
+            words = [self._expand(word) for word in keys.texts(key)]
             if any(template for _, template in words):
                 keys.note("not mapped", key, "a command cannot contain what only the node knows, such as its address")
             if key == "command":
@@ -329,7 +329,7 @@ class _Container:
             target, name = _port_number(port, "containerPort", {}), port.text("name")
             protocol = port.text("protocol") or "TCP"
             if "hostPort" in port:
-                port.note("not needed", "hostPort", "the node has an address of its own")
+                port.note("not needed", "hostPort", "the node has a separate address")
             port.close(harmless=["hostIP"])
             if name is not None:
                 self.pod.named_ports[name] = target
@@ -340,7 +340,7 @@ class _Container:
         self._readiness()
         keys.close(_OF_CONTAINER, _UNNEEDED_IN_CONTAINER)
 
-    def _expanded(self, text: str) -> tuple[str, bool]:
+    def _expand(self, text: str) -> tuple[str, bool]:
         """Return the text with references ``$(NAME)`` to the environment replaced, and whether the result has names in
         braces, which the scenario fills in. References to other names stay."""
         found = self.found
@@ -377,7 +377,7 @@ class _Container:
                 self._value_from(variable.inside("valueFrom"), name)
                 variable.take("value")
             else:
-                value, template = self._expanded(variable.text("value") or "")
+                value, template = self._expand(variable.text("value") or "")
                 (self.found.templates if template else self.found.environment)[name] = value
             variable.close()
 
@@ -542,18 +542,18 @@ class _Container:
 def _replace(service: Service, changes: Sequence[tuple[str, str]]) -> None:
     """Replace patterns in commands, variables and files of a container."""
 
-    def changed(text: str) -> str:
+    def replace_all(text: str) -> str:
         for pattern, new in changes:
             text = re.sub(pattern, new.replace("\\", r"\\"), text)
         return text
 
-    service.entrypoint = service.entrypoint and list(map(changed, service.entrypoint))
-    service.command = service.command and list(map(changed, service.command))
+    service.entrypoint = service.entrypoint and list(map(replace_all, service.entrypoint))
+    service.command = service.command and list(map(replace_all, service.command))
     for values in (service.environment, service.templates):
-        values.update({name: changed(value) for name, value in values.items()})
+        values.update({name: replace_all(value) for name, value in values.items()})
     for path, content in service.files.items():
         with suppress(UnicodeDecodeError):
-            service.files[path] = changed(content.decode()).encode()
+            service.files[path] = replace_all(content.decode()).encode()
 
 
 def _port_number(keys: Keys, key: str, named: Mapping[str, int]) -> int:

@@ -155,7 +155,7 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
 
     Errors: :class:`CellbedError` for a chosen service that does not exist.
     """
-    imported = _with_nodes(imported)
+    imported = _drop_services_without_nodes(imported)
     services = {service.name: service for service in imported.services}
     for option, name in [*(("--place", name) for name in choices.placed), ("--load", choices.load)]:
         if name is not None and name not in services:
@@ -187,7 +187,7 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
     return Written("\n".join([*head, *parts]), nodes, writer.files, writer.notes)
 
 
-def _with_nodes(imported: Imported) -> Imported:
+def _drop_services_without_nodes(imported: Imported) -> Imported:
     """Return the services with replicas; note the others. Errors: :class:`CellbedError` if no service has any."""
     none = {service.name for service in imported.services if service.count == 0}
     if len(none) == len(imported.services):

@@ -173,12 +173,12 @@ class ApplicationComparison:
             if self.spans and all(summary.decompositions[row].requests for summary in self.summaries)
         ]
         return [
-            (f"{name}\naround the {summary.percentiles[row].label}", self._with_all(summary.decompositions[row]))
+            (f"{name}\naround the {summary.percentiles[row].label}", self._fill_parts(summary.decompositions[row]))
             for row in sorted({*having[:1], *having[-1:]})
             for name, summary in zip(names, self.summaries, strict=True)
         ]
 
-    def _with_all(self, found: Decomposition) -> Decomposition:
+    def _fill_parts(self, found: Decomposition) -> Decomposition:
         """Return a decomposition with every part; a part that the run does not have, such as a proxy, is 0."""
         return replace(found, parts={span.name: found.parts.get(span.name, 0.0) for span in self.spans})
 
@@ -306,7 +306,7 @@ def compare(runs: list[Path]) -> Comparison:
 def _notes_on_application(each: ApplicationComparison, runs: list[_Run], *, alone: bool) -> Iterator[str]:
     """Yield a note per run but the first: how an application's requests correspond to the first run's."""
     if not each.spans and any(run.applications[each.name].spans for run in runs):
-        yield f"the parts of {each.name} are not the same in these runs: they are not shown beside each other"
+        yield f"the parts of {each.name} differ between these runs: they are not compared"
     for run, pairs, summary in zip(runs[1:], each.paired, each.summaries[1:], strict=True):
         skipped = summary.requests.skipped or each.summaries[0].requests.skipped
         how = "a policy skipped some of them" if skipped else "which are resampled together"

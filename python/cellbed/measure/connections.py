@@ -248,7 +248,7 @@ def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts
         answered_ns=pl.col("entered").filter(answers).min(),
     )
     found = (
-        _by_way(
+        _figures_by_way(
             packets,
             table,
             since,
@@ -281,7 +281,7 @@ def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFram
     at = pl.when("delivered").then("left")
     table = _table(packets, connection, _way(packets, first)).with_columns(at=at)
     carried = pl.col("payload").filter(pl.col("delivered") & (pl.col("entered") >= since)).sum()
-    found = _by_way(packets, table, since, carried, pl.lit(None, pl.Int64))
+    found = _figures_by_way(packets, table, since, carried, pl.lit(None, pl.Int64))
     return found.with_columns(protocol=pl.lit("udp"))
 
 
@@ -362,7 +362,9 @@ def _table(packets: Crossings, connection: Integers, way: Integers) -> pl.DataFr
     return pl.DataFrame({"connection": connection, "way": way} | {name: getattr(packets, name) for name in names})
 
 
-def _by_way(packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Expr, again: pl.Expr) -> pl.DataFrame:
+def _figures_by_way(
+    packets: Crossings, table: pl.DataFrame, since: int, carried: pl.Expr, again: pl.Expr
+) -> pl.DataFrame:
     """Return one row per connection: its ends, its opening time (at least `since`), and the figures of both ways from
     then on."""
     first = np.flatnonzero(np.diff(table["connection"].to_numpy(), prepend=-1))
@@ -619,7 +621,7 @@ def claim_connections(connections: pl.DataFrame, requests: pl.DataFrame, descrip
     )
 
 
-def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
+def add_connections(requests: pl.DataFrame, connections: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
     """Add to requests the figures of their connections, in applications with one connection per request. Pure.
 
     ``overhead_bytes``: bytes of all packets both ways with IP headers, beyond the payload. ``retransmitted``: number

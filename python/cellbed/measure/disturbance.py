@@ -217,7 +217,7 @@ def delays_by_machine(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl
         if not parts or column not in requests.columns:
             continue
         spent = requests.select(pl.sum_horizontal(parts).clip(lower_bound=0)).to_series().to_numpy()
-        found += _waiting_on(requests[column], spent, begin, end, seconds)
+        found += _delays_on_nodes(requests[column], spent, begin, end, seconds)
     return np.where(latency > 0, np.minimum(found, latency), 0.0)
 
 
@@ -227,7 +227,7 @@ def _standstills(seconds: pl.DataFrame) -> list[tuple[float, float]]:
     return [(until - length, until) for length, until in found.select("standstill_s", "stood_until_s").iter_rows()]
 
 
-def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, seconds: pl.DataFrame) -> Samples:
+def _delays_on_nodes(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, seconds: pl.DataFrame) -> Samples:
     """Return `_delay_on_node` of each row on its node; 0 for a node without records."""
     names, found = nodes.fill_null("").to_numpy(), np.zeros(len(spent))
     for node in nodes_of(seconds):
@@ -332,7 +332,7 @@ def _shift_reasons(load: Load, during: pl.DataFrame) -> Iterator[str]:
         gone = int(((load.unanswered_s >= since) & (load.unanswered_s <= 2 * until - since)).sum())
         if gone and until - since >= FROZEN_S:
             yield (
-                f"the emulator stood still for {duration_words(until - since)} from {_at(since)} on, and "
+                f"the emulator did not run for {duration_words(until - since)} from {_time_text(since)} on, and "
                 f"{gone} request{'s' * (gone > 1)} of {load.name} of that time got no reply"
             )
 
@@ -360,14 +360,14 @@ def _standstill_reasons(seconds: pl.DataFrame) -> Iterator[str]:
         longest, until = frozen["standstill_s"][0], frozen["stood_until_s"][0]
         more = f", and {len(frozen) - 1} × more" if len(frozen) > 1 else ""
         at = max(0.0, until - longest)
-        yield f"the emulator stood still for {duration_words(longest)} from {_at(at)} on{more}"
+        yield f"the emulator did not run for {duration_words(longest)} from {_time_text(at)} on{more}"
 
 
 def _gap_reasons(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterator[str]:
     last = seconds["until_s"].max()
     # The emulator closes a second within milliseconds. A standstill delays this to the next record, if there is one.
     if complete and isinstance(last, float) and last < duration_s - FROZEN_S:
-        yield f"the emulator recorded nothing from {_at(max(0.0, last))} on: it stood still, or its records were lost"
+        yield f"the emulator recorded nothing from {_time_text(max(0.0, last))} on: it stopped, or records were lost"
 
 
 def _late(during: pl.DataFrame) -> Iterator[str]:
@@ -391,8 +391,8 @@ def _wait_reasons(connections: pl.DataFrame, during: pl.DataFrame) -> Iterator[s
     client = connections["part_client"].fill_null(0.0).to_numpy()
     service = [name for name in names if name.startswith("part_server") or name.startswith("part_service")]
     server = connections.select(pl.sum_horizontal(service)).to_series().fill_null(0.0).to_numpy()
-    lost = _waiting_on(connections["client"], client, begin, begin + spent, during)
-    lost += _waiting_on(connections["server"], server, begin, begin + spent, during)
+    lost = _delays_on_nodes(connections["client"], client, begin, begin + spent, during)
+    lost += _delays_on_nodes(connections["server"], server, begin, begin + spent, during)
     total = float((spent - client).sum())
     if total > 0 and lost.sum() > LENGTHENED * total:
         yield (
@@ -411,7 +411,7 @@ def _clocks(during: pl.DataFrame) -> Iterator[str]:
             yield f"{words} {sign}{duration_words(abs(step))} at {second} s"
 
 
-def _at(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 

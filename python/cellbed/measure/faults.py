@@ -39,17 +39,19 @@ class Loss:
 
     def __str__(self) -> str:
         """Return the losses in words."""
-        text = f"{self.app}: {_of(self.during, self.during_lost, self.during_failed, self.during_late)} during it"
+        text = (
+            f"{self.app}: {_count_text(self.during, self.during_lost, self.during_failed, self.during_late)} during it"
+        )
         if not self.after:
             return text
-        text += f", {_of(self.after, self.after_lost, self.after_failed, self.after_late)} afterwards"
+        text += f", {_count_text(self.after, self.after_lost, self.after_failed, self.after_late)} afterwards"
         if self.recovered_s is not None:
             return f"{text}; first reply {self.recovered_s:.2f} s after its end"
         in_time = self.after - self.after_lost - self.after_failed - self.after_late
         return text if in_time else f"{text}; no reply in time since"
 
 
-def _of(total: int, lost: int, failed: int, late: int) -> str:
+def _count_text(total: int, lost: int, failed: int, late: int) -> str:
     return f"of {total} requests {lost} lost, {failed} failed and {late} late"
 
 

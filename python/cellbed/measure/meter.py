@@ -56,7 +56,7 @@ class Meter:
         self._status = status
         self._directions = directions
         first = status()
-        self._before = _by_name(first) if since_now else {}
+        self._before = _directions_by_name(first) if since_now else {}
         self._history = deque([(int(first["time_ns"]), _delivery_counts(first))])
         self._next_ns = 0
 
@@ -74,10 +74,10 @@ class Meter:
         # The oldest entry kept is the latest that is at least a window old.
         while len(self._history) > 2 and self._history[1][0] <= time_ns - WINDOW_NS:
             self._history.popleft()
-        by_name = _by_name(status)
-        return [self._reading(by_name[name]) for name in self._directions or by_name]
+        by_name = _directions_by_name(status)
+        return [self._read_direction(by_name[name]) for name in self._directions or by_name]
 
-    def _reading(self, now: dict[str, Any]) -> Reading:
+    def _read_direction(self, now: dict[str, Any]) -> Reading:
         name = now["name"]
         before = self._before.get(name, {})
         dropped_before = before.get("dropped", {})
@@ -96,7 +96,7 @@ class Meter:
         )
 
 
-def _by_name(status: Status) -> dict[str, dict[str, Any]]:
+def _directions_by_name(status: Status) -> dict[str, dict[str, Any]]:
     return {str(direction["name"]): direction for direction in status["directions"]}
 
 

@@ -75,7 +75,7 @@ class Written:
         self._room = MOST_VALUES
 
     def refuse(self, text: str) -> None:
-        """Note a problem; of many problems only the first ones."""
+        """Record a problem; of many problems only the first ones."""
         if len(self.problems) <= _MOST_PROBLEMS:
             self.problems.append(text if len(self.problems) < _MOST_PROBLEMS else "further problems are not listed")
 
@@ -84,7 +84,7 @@ class Written:
         arrays."""
         shown, name = _quote(key), _NAME.fullmatch(key) if len(key) <= _LONGEST_KEY else None
         if name is None:
-            self.refuse(f"{shown} is no name of a measure: write at most 64 letters, digits and _, a letter first")
+            self.refuse(f"{shown} is not a valid name: write at most 64 letters, digits and _, a letter first")
         elif name[1] in self.series:
             self.refuse(f"{shown}: there is another '{name[1]}': rename one of the two")
         elif len(self.series) >= MOST_MEASURES:
@@ -185,7 +185,7 @@ def _read_json(content: bytes, written: Written) -> None:
     if not isinstance(document, dict):
         raise ValueError("its value is not an object")
     if {"start", "intervals", "end"} <= document.keys():
-        document = _of_iperf3(document)
+        document = _iperf3_measures(document)
     for key, value in document.items():
         table = value if isinstance(value, dict) else {"value": value}
         unknown = [name for name in table if name not in ("value", "values", "unit", "times_s")]
@@ -198,7 +198,7 @@ def _read_json(content: bytes, written: Written) -> None:
             written.add(key, values, table.get("times_s"), table.get("unit"), single=single)
 
 
-def _of_iperf3(report: dict[str, Any]) -> dict[str, Any]:
+def _iperf3_measures(report: dict[str, Any]) -> dict[str, Any]:
     """Return the measures in a report of ``iperf3 --json``."""
 
     def inside(value: Any, key: str) -> dict[str, Any]:

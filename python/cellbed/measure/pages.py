@@ -9,7 +9,7 @@ from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PATH
 
 
-def with_paths(pages: pl.DataFrame, objects: pl.DataFrame, application: Description) -> pl.DataFrame:
+def add_paths(pages: pl.DataFrame, objects: pl.DataFrame, application: Description) -> pl.DataFrame:
     """Add to the loads of an application the durations of its spans on the critical path (``path_*_ns``). Pure.
 
     objects: measured objects of these loads. The path ends with the last object complete before the load event. Before

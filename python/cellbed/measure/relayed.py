@@ -17,7 +17,7 @@ _RELAY = 100_000_000
 _NUMBERS = ("uplink_start", "uplink_end", "downlink_start", "downlink_end", "local_port", "receiver_port")
 
 
-def with_relayed(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
+def add_relayed(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
     """Add the numbers of each request's last datagram, as ``workloads/udp.py`` counts them, and the ports of both
     clients, ``local_port`` and ``receiver_port``. Pure.
 

@@ -125,7 +125,7 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | 
     end = np.where(has & asked.early, np.maximum(asked.end, bursts.until[last] if has.any() else 0), asked.end)
     shares = np.zeros(len(first), np.bool_)
     for request in np.flatnonzero(~has & asked.certain).tolist():
-        shares[search.overlapped(request)] = True
+        shares[search.overlapping_requests(request)] = True
     for one, other in _neighbours(first, bursts):
         own = slice(first[one], last[one] + 1)
         if asked.begin[other] < bursts.until[last[one]]:  # `other` waited for the connection, or shares it
@@ -199,7 +199,7 @@ class _Search:
 
     def _make_room(self, request: int, tried: set[int]) -> bool:
         """Take the bursts of another request that fits other bursts (Kuhn's algorithm). Return whether it succeeded."""
-        for other in self.overlapped(request).tolist():
+        for other in self.overlapping_requests(request).tolist():
             if other in tried or len(tried) > MOST_TRIED:
                 continue
             tried.add(other)
@@ -273,7 +273,7 @@ class _Search:
         asked, bursts = self._asked, self._bursts
         if not any(self._reaches(request, *peer) for peer in self._peers):
             return ELSEWHERE
-        if len(self.overlapped(request)):
+        if len(self.overlapping_requests(request)):
             return SHARES
         begin, end = int(asked.begin[request]), int(asked.end[request])
         heard = self._replies(begin, end, early=True)
@@ -281,7 +281,7 @@ class _Search:
         fitting = {each for each in late if self._fits(request, each)}
         return SHARES if fitting & shared else UNFINISHED if fitting else NOTHING
 
-    def overlapped(self, request: int) -> Integers:
+    def overlapping_requests(self, request: int) -> Integers:
         """Return the requests whose bursts this request may have used: bursts to and from the server fall within it."""
         asked, bursts = self._asked, self._bursts
         begin, end = int(asked.begin[request]), int(asked.end[request])

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from cellbed.measure.packets import crossings, places, read_service_packets
-from cellbed.measure.pages import with_paths
-from cellbed.measure.relayed import with_relayed
+from cellbed.measure.pages import add_paths
+from cellbed.measure.relayed import add_relayed
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services, divide_waits
@@ -51,7 +51,7 @@ def read_requests(
     """
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     recorded = [(each, _read_records(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
-    found = [(each, read_records(run / "raw", each.name, MESSAGES, typed(MESSAGE), ahead)) for each, _ in recorded]
+    found = [(each, read_records(run / "raw", each.name, MESSAGES, schema_for(MESSAGE), ahead)) for each, _ in recorded]
     ports = sorted({port for _, table in (*recorded, *found) for port in table["remote_port"].drop_nulls()})
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
@@ -66,7 +66,7 @@ def read_requests(
         if application.reported:
             continue
         if isinstance(application, Timed) and application.relayed:
-            table = with_relayed(table, application, streams)
+            table = add_relayed(table, application, streams)
         attached = _attach_packets(table, application, streams)
         own = inside.filter(app=application.name).drop("app")
         attached = attach_services(attached, run / "raw", application, ahead, own)
@@ -78,7 +78,7 @@ def read_requests(
         if application.traced:
             timings.append(traced.sent(application, tables[-1]))
     for application, attached in whole:
-        attached = with_paths(attached, measured[application.consists_of], application)
+        attached = add_paths(attached, measured[application.consists_of], application)
         tables.append(_measure(application, attached, t0))
     messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
     if any(application.reported or application.traced for application, _ in recorded):
@@ -140,7 +140,7 @@ def _assign_servers(application: Description, requests: pl.DataFrame, descriptio
     return requests
 
 
-def typed(columns: Mapping[str, ColumnType]) -> dict[str, Any]:
+def schema_for(columns: Mapping[str, ColumnType]) -> dict[str, Any]:
     """Return the schema of the columns of a record."""
     return {name: _TYPES[kind] for name, kind in columns.items()}
 
@@ -153,10 +153,10 @@ def due(requests: pl.DataFrame) -> pl.DataFrame:
 def _read_records(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
     """Return the records of an application's clients and servers, one row per request. ahead: lead by node, ns."""
     own, server = application.client_columns, application.server_columns
-    requests = read_records(raw, application.name, REQUESTS, typed(REQUEST | own), ahead).unnest("tcp")
+    requests = read_records(raw, application.name, REQUESTS, schema_for(REQUEST | own), ahead).unnest("tcp")
     joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
-        service = read_records(raw, application.name, SERVICES, typed(SERVED | server), ahead)
+        service = read_records(raw, application.name, SERVICES, schema_for(SERVED | server), ahead)
         # A request may be served twice if the transport retransmits it; the first service produced the reply.
         first = next(iter(server))
         service = service.sort(first).unique(["endpoint", "request"], keep="first")
@@ -392,10 +392,10 @@ def _on_connections(
     for (endpoint, local, remote), group in known.group_by(ends):
         node, peers = str(endpoint), servers_of.get(str(endpoint), ())
         connections = streams.connections(node, _port(local), _port(remote), peers, arriving=way == "downlink")
-        yield from _by_connection(group, connections, moment)
+        yield from _join_connections(group, connections, moment)
 
 
-def _by_connection(
+def _join_connections(
     group: pl.DataFrame, connections: list[Connection], moment: str
 ) -> list[tuple[Connection, pl.DataFrame]]:
     """Return each request with the connection open at its `moment`: the last connection opened before."""

@@ -45,7 +45,7 @@ def read_account(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MeasureError(f"{path}: not JSON in UTF-8: {error}") from None
     if not isinstance(content, dict):
-        raise MeasureError(f"{path}: should hold one JSON object")
+        raise MeasureError(f"{path}: not a JSON object; the file is damaged")
     if content.get("format") != FORMAT:
         raise MeasureError(
             f"{path}: format {content.get('format')!r} where this version reads {FORMAT}; use the version of cellbed "

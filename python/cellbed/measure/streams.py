@@ -120,7 +120,7 @@ class Streams:
             if self.crossings.protocol[rows[0]] == UDP:
                 found.append(_datagrams(self.crossings, rows, arriving=arriving))
             else:
-                found += _rebuild(self.crossings, rows, self._acknowledged(answers.get(other, rows[:0])))
+                found += _rebuild(self.crossings, rows, self._acknowledgements(answers.get(other, rows[:0])))
         return sorted(found, key=lambda connection: connection.opened)
 
     def datagrams(self, node: str, port: int, peers: Collection[str], *, arriving: bool) -> tuple[int, Integers]:
@@ -137,7 +137,7 @@ class Streams:
         own, rows = max(found, key=lambda each: len(each[1]), default=(0, np.empty(0, np.int64)))
         return own, _arrivals(self.crossings, rows) if arriving else rows
 
-    def _acknowledged(self, rows: Integers) -> Integers:
+    def _acknowledgements(self, rows: Integers) -> Integers:
         """Return the arrival times of packets without payload at the other end, ascending."""
         rows = rows[self.crossings.delivered[rows] & (self.crossings.payload[rows] == 0)]
         return np.sort(self.crossings.left[rows])

@@ -15,11 +15,11 @@ from cellbed.measure.connections import (
     TALK,
     PeerSummary,
     Traffic,
+    add_connections,
     claim_connections,
     read_connections,
     summarise_connections,
     traffic,
-    with_connections,
 )
 from cellbed.measure.decomposition import Decomposition, decompose
 from cellbed.measure.disturbance import (
@@ -255,11 +255,11 @@ class Summary:
             return _SUMMARY.validate_json(inputs.content(path))
         except FileNotFoundError:
             read_run(run)
-            raise MeasureError(f"{path}: missing; `cellbed report {run}` makes it from the raw files") from None
+            raise MeasureError(f"{path}: missing; `cellbed report {run}` writes it from the raw files") from None
         except ValidationError as error:
             raise MeasureError(
                 f"{path}: not a summary of this version ({error.errors()[0]['msg']}); "
-                f"`cellbed report {run}` makes it anew"
+                f"`cellbed report {run}` writes a new one"
             ) from None
 
     def json(self) -> bytes:
@@ -291,7 +291,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     connections = read_connections(run, description)
     traced = read_traces(run, description)
     requests, messages, traces = read_requests(run, description, connections, traced)
-    requests = with_connections(requests, connections, description)
+    requests = add_connections(requests, connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
     connections = claim_connections(connections, requests, description).drop(*TALK, strict=False)
@@ -349,7 +349,7 @@ def summarise(
     events: Sequence[dict[str, Any]],
 ) -> Summary:
     """Return the summary of a run's tables. description: the content of ``run.json``; problems: problems of the
-    programs' own measures, by application; warnings: further warnings; events: of ``events.jsonl``. Pure."""
+    programs' own measures, by application; warnings: further warnings; events: events of ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
     requests, seconds, connections = tables["requests"], tables["disturbance"], tables["connections"]
     measured = _measurement_span(description, duration, tables)

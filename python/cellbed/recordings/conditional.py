@@ -57,7 +57,7 @@ def find_trend(sent: Int64, delay: Floats) -> Trend:
     The chosen window is the one in which half of the packets best predict the quantile of the other half. A wide
     window cannot follow the drift. A narrow window mistakes chance for drift, above all with long waits for grants.
     """
-    return _running(sent, delay, min(_WIDTHS, key=lambda width: _surprise(sent, delay, width)))
+    return _running_trend(sent, delay, min(_WIDTHS, key=lambda width: _surprise(sent, delay, width)))
 
 
 def _surprise(sent: Int64, delay: Floats, width: int) -> float:
@@ -65,12 +65,12 @@ def _surprise(sent: Int64, delay: Floats, width: int) -> float:
     quantiles", Econometrica 46, 1978)."""
     wrong = 0.0
     for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
-        over = delay[~half] - _running(sent[half], delay[half], width).at(sent[~half])
+        over = delay[~half] - _running_trend(sent[half], delay[half], width).at(sent[~half])
         wrong += float(np.where(over >= 0, _QUANTILE * over, (_QUANTILE - 1) * over).sum())
     return wrong
 
 
-def _running(sent: Int64, delay: Floats, width: int) -> Trend:
+def _running_trend(sent: Int64, delay: Floats, width: int) -> Trend:
     grid = np.arange(0, sent[-1] + _STEP, _STEP)
     found = []
     for middle in grid:
@@ -173,10 +173,10 @@ def derive(recording: Recording, way: Way) -> dict[str, Any]:
     trend = _trend(firsts)
     over = firsts.delay - trend.at(firsts.sent)
     floor = _floor(firsts, over)
-    least = trend.at(firsts.sent) + _on(floor, firsts.bytes)
+    least = trend.at(firsts.sent) + _interpolate(floor, firsts.bytes)
     idle = _idleness(firsts, least)
     saturated = opportunities(recording, way)
-    there = saturated - np.rint(trend.at(saturated) + _on(floor, np.array([packet]))).astype(np.int64)
+    there = saturated - np.rint(trend.at(saturated) + _interpolate(floor, np.array([packet]))).astype(np.int64)
     sent = np.maximum.accumulate(np.clip(there, 0, duration - 1000)) // 1000
     return {
         "format": FORMAT,
@@ -248,13 +248,13 @@ def _firsts(packets: pl.DataFrame) -> _Firsts | None:
     return found if found.cold().sum() >= 5 * _FEWEST else None
 
 
-def _by_size(sizes: Int64, values: Floats, summary: Callable[[Floats], Any] = np.mean) -> Points:
+def _summarise_sizes(sizes: Int64, values: Floats, summary: Callable[[Floats], Any] = np.mean) -> Points:
     """Return a summary of the values of each size that has enough samples."""
     counted = ((int(size), values[sizes == size]) for size in np.unique(sizes))
     return [(size, float(summary(found))) for size, found in counted if len(found) >= _FEWEST]
 
 
-def _on(points: Points, sizes: Int64) -> Floats:
+def _interpolate(points: Points, sizes: Int64) -> Floats:
     found: Floats = np.interp(sizes, [size for size, _ in points], [value for _, value in points])
     return found
 
@@ -266,14 +266,14 @@ def _whole(points: Points) -> list[list[int]]:
 def _trend(firsts: _Firsts) -> Trend:
     """Return the drift of the delay of cold packets; all sizes are converted to the largest."""
     cold = firsts.cold()
-    edge = _by_size(firsts.bytes[cold], firsts.delay[cold].astype(float), _edge)
-    delay = firsts.delay[cold] - _on(edge, firsts.bytes[cold]) + edge[-1][1]
+    edge = _summarise_sizes(firsts.bytes[cold], firsts.delay[cold].astype(float), _edge)
+    delay = firsts.delay[cold] - _interpolate(edge, firsts.bytes[cold]) + edge[-1][1]
     return find_trend(firsts.sent[cold], delay)
 
 
 def _floor(firsts: _Firsts, over: Floats) -> Points:
     """Return the minimum difference from the trend (negative) by size; it increases with size."""
-    lowest = _by_size(firsts.bytes, over, lambda values: np.quantile(values, 0.01))
+    lowest = _summarise_sizes(firsts.bytes, over, lambda values: np.quantile(values, 0.01))
     return [(size, min(value for other, value in lowest if other >= size)) for size, _ in lowest]
 
 
@@ -281,8 +281,8 @@ def _idleness(firsts: _Firsts, least: Floats) -> Floats:
     """Return the idle time before each train; negative if the previous packet was still waiting."""
     more = firsts.delay - least
     cold = firsts.cold()
-    usual = _by_size(firsts.bytes[cold], more[cold], lambda values: np.percentile(values, _USUAL))
-    again = np.where(firsts.length == 1, np.maximum(more - _on(usual, firsts.bytes), 0), 0)
+    usual = _summarise_sizes(firsts.bytes[cold], more[cold], lambda values: np.percentile(values, _USUAL))
+    again = np.where(firsts.length == 1, np.maximum(more - _interpolate(usual, firsts.bytes), 0), 0)
     arrived = [int(arrivals[-1]) for arrivals in firsts.arrivals]
     idle = np.empty(len(arrived))
     sent = -1e12
@@ -296,10 +296,10 @@ def _idleness(firsts: _Firsts, least: Floats) -> Floats:
 
 def _states(firsts: _Firsts, over: Floats, idle: Floats) -> list[dict[str, Any]]:
     cold = firsts.cold()
-    everywhere = _by_size(firsts.bytes[cold], over[cold])
+    everywhere = _summarise_sizes(firsts.bytes[cold], over[cold])
     bounds = np.append(_IDLE, 1e18)
     pieces = [np.flatnonzero((idle >= begin) & (idle < end)) for begin, end in pairwise(bounds)]
-    even = over - _on(everywhere, firsts.bytes)
+    even = over - _interpolate(everywhere, firsts.bytes)
     states: list[tuple[float, Int64]] = []
     for begin, piece in zip(_IDLE, pieces, strict=True):
         if states and (
@@ -329,10 +329,10 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
     """Return samples by size. If no size has enough samples, all count as the most frequent size. So do samples of
     possibly sleeping devices, which differ much more than sizes."""
     usual = 100 if asleep else _USUAL
-    means = _by_size(sizes, over)
+    means = _summarise_sizes(sizes, over)
     if asleep or not means:
         most = int(np.bincount(sizes).argmax())
-        over = over - _on(everywhere, sizes) + _on(everywhere, np.array([most]))
+        over = over - _interpolate(everywhere, sizes) + _interpolate(everywhere, np.array([most]))
         sizes = np.full_like(sizes, most)
         means = [(most, float(over.mean()))]
     described = [
@@ -348,7 +348,7 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
     for size, value in everywhere:
         if size not in known:
             near = min(dict(means), key=lambda other: abs(other - size))
-            known[size] = dict(means)[near] + value - float(_on(everywhere, np.array([near]))[0])
+            known[size] = dict(means)[near] + value - float(_interpolate(everywhere, np.array([near]))[0])
     return {"compensation": _whole(sorted(known.items())), "sizes": described}
 
 

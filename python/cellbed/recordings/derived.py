@@ -40,8 +40,8 @@ _LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
 class ReplayFiles:
     """Files of one direction; ``None`` for files that the method lacks.
 
-    light, heavy, latency_offset: in the formats of a ``cellreplay`` capacity. model: of the stage ``conditional``,
-    replaces light rows.
+    light, heavy, latency_offset: in the formats of a ``cellreplay`` capacity. model: model of the stage
+    ``conditional``, replaces light rows.
     """
 
     heavy: Path

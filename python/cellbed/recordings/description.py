@@ -40,7 +40,7 @@ class Train(Part):
     up_bytes: Bytes = Field(description="IP length of each packet of the client.")
     down_bytes: Bytes = Field(description="IP length of each packet of the server.")
     gap_ns: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="From its first packet to the next train's, in place of the plan's gap."
+        default=None, description="Time from its first packet to the next train's, in place of the plan's gap."
     )
 
 
@@ -55,7 +55,7 @@ class TrainPlan(Part):
         default=0.0, description="Each gap is drawn evenly from gap · (1 ± jitter)."
     )
     count: Count | None = Field(default=None, description="Trains in all; null: until stopped.")
-    seed: Count = Field(default=0, description="Of the jitter.")
+    seed: Count = Field(default=0, description="Seed of the jitter.")
 
 
 class Fixed(Part):
@@ -156,10 +156,10 @@ class CalibratedDirection(Part):
     least_gap_ns: Nanos | None = Field(default=None, description="G_min.")
     idle_ns: Nanos | None = Field(default=None, description="F.")
     queue_bytes: Count | None = Field(default=None, description="B; null if the queue did not overflow.")
-    queue_at_least_bytes: Count | None = Field(default=None, description="What it held then.")
+    queue_at_least_bytes: Count | None = Field(default=None, description="Content of the queue then.")
     saturated_bps: Annotated[float, Field(ge=0)] | None = None
     saturated_error_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Standard error of it.")
-    slowest_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Of the slowest second.")
+    slowest_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Rate of the slowest second.")
     lengths: tuple[Length, ...] = ()
     errors: tuple[LengthError, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -183,7 +183,7 @@ class Compensation(Part):
     downlink: Offsets = ()
 
     @model_validator(mode="after")
-    def _increasing(self) -> Compensation:
+    def _check_increasing(self) -> Compensation:
         for way in WAYS:
             sizes = [size for size, _ in getattr(self, way)]
             if any(low >= high for low, high in pairwise(sizes)):
@@ -260,24 +260,22 @@ class Description(Part):
     format: Literal["cellbed-recording"] = FORMAT
     version: Literal[1] = VERSION
     id: Annotated[str, Field(pattern="^[0-9a-f]+$")]
-    started: AwareDatetime | None = Field(description="When time zero was, RFC 3339; null if it is not known.")
+    started: AwareDatetime | None = Field(description="Date and time of time zero, RFC 3339; null if unknown.")
     duration_ns: Annotated[int, Field(ge=1)]
-    synthetic: bool = Field(description="Whether the network was a model instead of a live one.")
+    synthetic: bool = Field(description="True if the network was a model instead of a live one.")
     tool: str
     packet_bytes: Bytes = Field(default=1400, description="IP length of a full packet of the recorder.")
     arrangement: Literal["together", "alternating"] = Field(
         description="Both workloads at once on two devices, or in turn on one."
     )
-    spans: tuple[Span, ...] = Field(default=(), description="When which workload ran; none: all the time.")
+    spans: tuple[Span, ...] = Field(default=(), description="Time spans of the workloads; none: all the time.")
     light: Light = Light()
     heavy: Heavy = Heavy()
     clock: Clocks = Clocks()
     calibration: Calibration | None = None
     signal: Signal = Signal()
-    counts: dict[str, Counts] = Field(default={}, description="By the name of the file without its ending.")
-    warnings: tuple[str, ...] = Field(
-        default=(), description="What whoever uses the recording should know, in sentences."
-    )
+    counts: dict[str, Counts] = Field(default={}, description="Counts by name of the file without its ending.")
+    warnings: tuple[str, ...] = Field(default=(), description="Warnings for users of the recording, in sentences.")
     imported: Imported | None = None
 
 

@@ -174,9 +174,9 @@ def _first(error: ValidationError) -> str:
     if fault["type"] == "json_invalid":
         return f"not JSON: {fault['ctx']['error']}"
     if place == "format":
-        return f"format is {given!r:.60}: this is no recording; a recording has '{FORMAT}'"
+        return f"format is {given!r:.60}: not a recording, which has '{FORMAT}'"
     if place == "version":
-        return f"version {given!r:.60} is not known: this version of cellbed reads version {VERSION}"
+        return f"version {given!r:.60} is unknown: this version of cellbed reads version {VERSION}"
     if fault["type"] == "missing":
         return f"'{place}' is missing"
     shown = f", not {given!r:.60}" if isinstance(given, str | int | float | bool | None) else ""

@@ -44,7 +44,7 @@ def full_size(recording: Recording, trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def base_delay(recording: Recording) -> int | None:
-    """Return the delay beside a saturation trace: half the minimum round-trip time (Netravali et al., "Mahimahi", ATC
+    """Return the delay for a saturation trace: half the minimum round-trip time (Netravali et al., "Mahimahi", ATC
     2015).
 
     Args:

@@ -33,7 +33,7 @@ def manual_changes(folder: Path) -> list[ManualChange]:
 
 
 def changes_beside(packet_log: Path) -> Path:
-    """Return the emulator's record of changes in a shell, beside its packet log."""
+    """Return the emulator's record of changes in a shell, next to its packet log."""
     return packet_log.with_name(f"{packet_log.name}.{CHANGES}")
 
 

@@ -8,6 +8,6 @@ _NAME = 15
 """Maximum bytes of a law's name in a sample."""
 
 
-def recorded(name: str) -> str:
+def sample_name(name: str) -> str:
     """Return the name of a law in samples: its last 15 bytes."""
     return name.encode()[-_NAME:].decode(errors="replace")

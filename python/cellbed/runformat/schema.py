@@ -153,7 +153,7 @@ class _Law(_Object):
 
 
 class Account(_Object):
-    """The content of ``run.json``, or of the file that a shell writes beside its packet log. Times in ns."""
+    """The content of ``run.json``, or of the file that a shell writes next to its packet log. Times in ns."""
 
     name: str | None = None
     clock: Literal["real", "virtual"] | None = None

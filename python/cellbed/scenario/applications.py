@@ -54,15 +54,15 @@ class Application(Table):
     )
     balance: Balance = Field(
         "client",
-        description="Which of several servers serves what. client: each client has one of them, in turn. connection: "
-        "they share an address, and each connection to it goes to one of them that is ready, at random. round-robin, "
+        description="Choice among several servers. client: each client has one of them, in turn. connection: the "
+        "servers share an address, and each connection goes to a ready server, at random. round-robin, "
         "least-outstanding: the load generator chooses a server for each request.",
     )
     after: list[Name] = Field(
         [], description="Applications whose servers are ready before the programs of this one start.", examples=[["db"]]
     )
-    start: Moment = Field(written("0 s"), description="When its load starts, from the start of the workload.")
-    stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
+    start: Moment = Field(written("0 s"), description="Start of its load, from the start of the workload.")
+    stop: Moment | None = Field(None, description="End of its load. Default: the workload's.", examples=["30 s"])
 
     def templates(self) -> Iterator[tuple[Key, str]]:
         """Yield the texts with names to fill in (:mod:`cellbed.scenario.templates`): (key, text)."""
@@ -87,18 +87,18 @@ class Application(Table):
         return (self.client.on,) if self.client is not None else ()
 
     @property
-    def certified(self) -> bool:
+    def has_certificate(self) -> bool:
         """Return whether the servers have a certificate of the run's authority."""
         return any(f"{{{name}}}" in text for _, text in self.templates() for name in CERTIFICATE)
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """Return the names in the servers' certificate beside the names of nodes."""
+        """Return the names in the servers' certificate in addition to the names of nodes."""
         return ()
 
     @property
     def more_servers(self) -> tuple[str, ...]:
-        """Return the node groups of further servers beside `server`; each client uses all of them."""
+        """Return the node groups of servers in addition to `server`; each client uses all of them."""
         return ()
 
     @property
@@ -119,12 +119,12 @@ class Application(Table):
         return ()
 
     @property
-    def fetched(self) -> tuple[tuple[str, pathlib.Path, str], ...]:
+    def third_party_files(self) -> tuple[tuple[str, pathlib.Path, str], ...]:
         """Return the third-party files that cellbed's programs of this kind read on nodes of this machine: (key, file,
         command that fetches it)."""
         return ()
 
-    def completed(self, groups: Groups) -> Self:
+    def complete(self, groups: Groups) -> Self:
         """Return the application with the defaults that depend on the nodes filled in."""
         endpoints = _endpoints(groups)
         return self.model_copy(update={"client": self.client or (Role.of_group(endpoints[0]) if endpoints else None)})
@@ -209,9 +209,7 @@ class Load(Application):
         "loop: a request follows a reply.",
     )
     rate: Rate | None = Field(None, description="Requests per second of each endpoint.", examples=["8 /s"])
-    policy: RatePolicy | None = Field(
-        None, description="What an endpoint does while replies take long. Default: nothing."
-    )
+    policy: RatePolicy | None = Field(None, description="Reaction of an endpoint to slow replies. Default: none.")
     timeout: Timeout = Field(written("10 s"), description="A slower reply counts as late, a missing one as timed out.")
     deadline: Timeout | None = Field(
         None,

@@ -82,7 +82,7 @@ def cell_misfits(
 ) -> Iterator[tuple[Path, str]]:
     """Yield misfits between cells and groups: (path, what to do).
 
-    mobile: default link of groups. duration: of the workload, ns.
+    mobile: default link of groups. duration: duration of the workload, ns.
     """
     for name, group in groups.items():
         where: Path = ("nodes", name, "cell")
@@ -146,7 +146,7 @@ def _objection(link: AnyMobileLink) -> str | None:
 
 def _objection_to(capacities: Sequence[object]) -> str | None:
     if any(isinstance(each, Replay | Conditional) for each in capacities):
-        text = "a recording of two workloads contains the scheduling of its own cell, so it cannot share one"
+        text = "a recording of two workloads contains its cell's scheduling, so it cannot share a cell"
         return f"{text}: write a trace, a rate or a radio link"
     if any(isinstance(each, Unlimited) for each in capacities):
         return "a link without a limit has nothing to share: write a trace, a rate or a radio link"

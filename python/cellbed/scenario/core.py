@@ -60,9 +60,9 @@ class RoundTripRecord:
 
     def over(self, start: int, duration: int) -> list[tuple[int, int]]:
         """Return the samples of `duration` ns from `start` on, with times relative to `start`; the first is at 0."""
-        return [(max(0, at - start), trip) for at, trip in self._from(start % self.duration, start, start + duration)]
+        return [(max(0, at - start), trip) for at, trip in self._walk(start % self.duration, start, start + duration)]
 
-    def _from(self, position: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _walk(self, position: int, start: int, end: int) -> Iterator[tuple[int, int]]:
         # The value at the start is the last earlier sample, possibly from the end of the previous period.
         index = bisect_right(self.samples, position, key=lambda sample: sample[0]) - 1
         begun = start - position
@@ -197,7 +197,7 @@ class CorePlace(_RoundTrips):
     """A place with round-trip times that vary around the published one. Synthetic."""
 
     kind: Literal["place"]
-    name: Literal[tuple(PLACES)] = Field(description="Which place.", examples=["us-east-1"])  # type: ignore[valid-type]
+    name: Literal[tuple(PLACES)] = Field(description="The place.", examples=["us-east-1"])  # type: ignore[valid-type]
     hours: Hours = Field("off-peak", description="Queues are longer in peak hours.")
 
     @property

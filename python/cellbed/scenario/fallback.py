@@ -32,7 +32,7 @@ class Handovers(Table):
         written("33.3 s"), description="Mean time from one to the next."
     )
     stay: Annotated[int, quantity(DURATION, "1 ms", "1 h")] = Field(
-        written("2 s"), description="How long the second radio has the link."
+        written("2 s"), description="Time for which the second radio has the link."
     )
 
     def misfits(self, interruption: int, _down: LinkCapacity) -> Iterator[tuple[str, str]]:
@@ -65,10 +65,10 @@ class Signal(Table):
         description="Downlink capacity below which the first radio is lost.", examples=["20 Mbit/s"]
     )
     after: Annotated[int, quantity(DURATION, "10 ms", "10 s")] = Field(
-        written("50 ms"), description="How long the capacity is below, or no longer below, before the radio changes."
+        written("50 ms"), description="Time below that capacity, or not below, before the radio changes."
     )
     stay: Annotated[int, quantity(DURATION, "1 ms", "1 h")] = Field(
-        written("1 s"), description="How long the second radio has the link at least."
+        written("1 s"), description="Minimum time for which the second radio has the link."
     )
 
     def misfits(self, interruption: int, down: LinkCapacity) -> Iterator[tuple[str, str]]:

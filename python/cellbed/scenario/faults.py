@@ -28,7 +28,7 @@ class Names:
 class _Fault(Table):
     """The base of faults."""
 
-    at: Offset = Field(description="When, from the start of the workload.", examples=["20 s"])
+    at: Offset = Field(description="Begin, from the start of the workload.", examples=["20 s"])
 
     def misfits(self, names: Names) -> Iterator[tuple[str, str]]:
         """Yield unknown names: (key, what to do)."""
@@ -38,15 +38,15 @@ class _Fault(Table):
 class Lasting(_Fault):
     """A fault with an end."""
 
-    length: Length = Field(alias="for", description="How long.", examples=["5 s"])
+    length: Length = Field(alias="for", description="Duration.", examples=["5 s"])
 
 
 class NodeFault(Lasting):
-    """A node that loses its programs and its links, whose programs stand still, or whose disk is full."""
+    """A fault of a node: a crash of its programs and links, a pause of its programs, or a full disk."""
 
     kind: Literal["crash", "pause", "full-disk"] = Field(
         description="crash: its programs are killed, its packets are lost, and its services start again afterwards. "
-        "pause: its programs stand still. full-disk: its programs cannot write files."
+        "pause: its programs are paused. full-disk: its programs cannot write files."
     )
     node: str = Field(description="Name of the node.", examples=["edge-0"])
 

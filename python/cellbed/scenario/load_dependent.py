@@ -49,23 +49,23 @@ class Replay(Table):
     idle: _IDLE = Field(written("0 ms"), description="F: time for which the link must be empty to become inactive.")
     idle_at: Literal["link", "queue"] = Field(
         "queue",
-        description="Where that time is counted: where packets enter the queue, as F is calibrated, or from a packet's "
-        "departure to the next arrival at the link.",
+        description="Place where F is counted: the queue (as calibrated), or the link, from a packet's departure to "
+        "the next arrival.",
     )
     anchor: Literal["base-delay", "first-packet"] = Field(
         "first-packet",
-        description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
+        description="Origin of light opportunities: the base delay, without or with the offset of the first packet.",
     )
     opportunity: Annotated[int, quantity(SIZE, "64 B", "64 KiB")] = Field(
-        written("1400 B"), description="What one delivery opportunity carries: the size of the recorder's packets."
+        written("1400 B"), description="Capacity of a delivery opportunity: the size of the recorder's packets."
     )
     overhead: Annotated[int, quantity(SIZE, "0 B", "1 KiB")] = Field(
-        written("0 B"), description="What a packet is charged beyond its IP length."
+        written("0 B"), description="Charge of a packet in addition to its IP length."
     )
 
     @property
     def files(self) -> Iterator[tuple[str, RecordedFile[Rows] | RecordedFile[Offsets]]]:
-        """Yield the files beside the heavy trace, by their key."""
+        """Yield the files other than the heavy trace, by their key."""
         yield "light", self.light
         if self.latency_offset is not None:
             yield "latency_offset", self.latency_offset

@@ -40,7 +40,7 @@ class Bursts(Table):
 
     kind: Literal["bursts"]
     size: int = Field(ge=1, le=10_000, description="Requests of a burst.", examples=[5])
-    interval: _Interval = Field(description="From one burst to the next.", examples=["2 s"])
+    interval: _Interval = Field(description="Time from one burst to the next.", examples=["2 s"])
 
     def __str__(self) -> str:
         return f"bursts of {self.size} every {DURATION.format(self.interval)}"
@@ -75,7 +75,7 @@ class Recorded(Table):
     )
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         require_one(self, "file", "times")
         for number, (earlier, later) in enumerate(pairwise(self.moments), 2):
             if later < earlier:

@@ -66,9 +66,9 @@ class MigrationModel(Table):
     )
     start: Span | None = Field(None, description="Time to start, or prepare, at the target.", examples=["500 ms"])
     save: Span | None = Field(None, description="Time to save the whole state or memory.", examples=["2 s"])
-    overhead: Span | None = Field(None, description="Time of each transfer beside the links.", examples=["200 ms"])
+    overhead: Span | None = Field(None, description="Time of each transfer without the links'.", examples=["200 ms"])
     finish: Span | None = Field(
-        None, description="The same of the transfer for which it stands still.", examples=["200 ms"]
+        None, description="The same for the transfer while the service is paused.", examples=["200 ms"]
     )
     restore: Span | None = Field(None, description="Time from the last byte to service.", examples=["500 ms"])
     switch: Span | None = Field(None, description="Time to move the address.", examples=["50 ms"])
@@ -83,14 +83,14 @@ class Migration(Table):
         "", description="Name of the target node. Required unless the policy has nodes.", examples=["edge-0"]
     )
     at: Offset | None = Field(
-        None, description="When it begins, from the start of the workload. Or a policy.", examples=["20 s"]
+        None, description="Begin, from the start of the workload. Or a policy.", examples=["20 s"]
     )
-    policy: AnyPolicy | None = Field(None, description="What decides on its begin and target node. Or a time.")
+    policy: AnyPolicy | None = Field(None, description="Policy that chooses its begin and target node. Or a time.")
     strategy: Annotated[
         str,
         AfterValidator(_check_strategy),
         WithJsonSchema({"type": "string", "enum": list(entries("strategies"))}),
-    ] = Field(description="How it moves.", examples=["redeploy"])
+    ] = Field(description="Strategy of the move.", examples=["redeploy"])
     congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
         None, description="TCP congestion control of the transfer. Default: the source's."
     )
@@ -132,7 +132,7 @@ def server_of(application: Application, groups: Mapping[str, NodeGroup]) -> str 
 
 def client_group(application: Application, groups: Mapping[str, NodeGroup]) -> str | None:
     """Return the group of the clients of an application, if there is one."""
-    role = application.completed(groups).client
+    role = application.complete(groups).client
     return role.on if role is not None and role.on in groups else None
 
 

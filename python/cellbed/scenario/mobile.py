@@ -46,7 +46,7 @@ class _Later(Table):
         None, description="One-way delay from then on.", examples=["40 ms"]
     )
     queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
-        None, description="Bottleneck queue from then on; a queue of the same kind goes on.", examples=_QUEUES
+        None, description="Bottleneck queue from then on; a queue of the same kind keeps its state.", examples=_QUEUES
     )
     loss: Annotated[Ways[Loss | None], EachWay(_LOSS)] | None = Field(
         None, description="Loss from then on.", examples=EXAMPLES
@@ -62,7 +62,7 @@ class _Later(Table):
 class Change(_Later):
     """A change at a time. Omitted keys keep their values."""
 
-    at: Offset = Field(description="When, from the start of the workload.", examples=["30 s"])
+    at: Offset = Field(description="Time, from the start of the workload.", examples=["30 s"])
 
 
 class Fallback(_Later):
@@ -75,10 +75,10 @@ class Fallback(_Later):
         description="Downlink capacity of the second radio.", examples=["189 Mbit/s"]
     )
     when: Annotated[Rule, RULE] = Field(
-        description="When it has the link: pairs of begin and length, or a table.", examples=[[["20 s", "10 s"]]]
+        description="Times of the second radio: pairs of begin and length, or a table.", examples=[[["20 s", "10 s"]]]
     )
     interruption: Annotated[int, quantity(DURATION, "1 us", "10 s")] = Field(
-        written("50 ms"), description="How long a change of the radio takes: nothing leaves the queue of the link."
+        written("50 ms"), description="Duration of a change of the radio: nothing leaves the queue of the link."
     )
     packets: Literal["drop", "forward"] = Field(
         "drop",
@@ -117,7 +117,7 @@ class MmcptpProxy(Table):
     kind: Literal["mmcptp"]
     buffer: Buffer = Field(written("8 MiB"), description="The most that it holds of a connection, each way.")
     interval: Annotated[int, quantity(DURATION, "300 us", "1 ms")] = Field(
-        written("1 ms"), description="How often it releases data."
+        written("1 ms"), description="Interval between releases of data."
     )
     horizon: Annotated[int, quantity(DURATION, "5 ms", "20 ms")] = Field(
         written("10 ms"), description="For how long the radio link has data, at its rate over this time."
@@ -149,14 +149,14 @@ class MobileLink(Table):
     corruption: CorruptionEachWay = written(0.0)
     outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into traces and series.")
-    loop: bool = Field(True, description="Whether traces repeat when they end.")
+    loop: bool = Field(True, description="Repeat traces when they end.")
     proxy: AnyProxy | None = Field(None, description="A proxy at the tower, which divides TCP connections in two.")
     changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
     fallback: Fallback | None = Field(
         None, description="A second radio, which has the link at times. Default: the link has one radio."
     )
 
-    def completed(self) -> Self:
+    def complete(self) -> Self:
         """Return the link without base delay in directions that replay a recording, unless a base delay was written."""
         if "base_delay" in self.model_fields_set:
             return self
@@ -221,7 +221,7 @@ class MobileLink(Table):
 
 
 class WholeLink(Table):
-    """Base of last miles that are generated or recorded as a whole, with a delay of their own."""
+    """Base of last miles that are generated or recorded as a whole, including their delay."""
 
     loss: LossEachWay = Field(written(0.0), description="Loss of packets before the link.")
     duplication: DuplicationEachWay = written(0.0)

@@ -67,7 +67,7 @@ class Transport(Table):
     )
     slow_start_after_idle: bool | None = Field(
         None,
-        description="Whether TCP of every node starts with a small window again after a pause. Default: the kernel's.",
+        description="TCP of every node starts with a small window again after a pause. Default: the kernel's.",
     )
     receive_buffer: Buffer | None = Field(
         None,
@@ -85,21 +85,21 @@ class Transport(Table):
         examples=[30],
     )
     ecn: bool | None = Field(
-        None, description="Whether connections ask for explicit congestion notification. Default: the kernel's."
+        None, description="Connections ask for explicit congestion notification. Default: the kernel's."
     )
     pacing: bool = Field(
         False,
-        description="Whether TCP of all applications spreads its segments over the round trip, also under a congestion "
-        "control that does not pace.",
+        description="TCP of all applications spreads its segments over the round trip, also under a congestion control "
+        "that does not pace.",
     )
     metrics_cache: bool | None = Field(
         None,
-        description="Whether a connection begins with the measurements of an earlier one to the same address. Default: "
-        "the kernel's.",
+        description="A connection begins with the measurements of an earlier one to the same address. Default: the "
+        "kernel's.",
     )
     series: bool = Field(
         False,
-        description="Whether the senders of TCP connections are sampled each 10 ms: round trip, window, pacing, losses "
+        description="Sample the senders of TCP connections each 10 ms: round trip, window, pacing, losses "
         "(flows.parquet). In the kernel as root only.",
     )
 
@@ -155,7 +155,7 @@ class Scenario(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_defaults(cls, data: Any) -> Any:
+    def _add_defaults(cls, data: Any) -> Any:
         return with_defaults(data)
 
     def control_of(self, group: str) -> Law | str | None:
@@ -163,7 +163,7 @@ class Scenario(Table):
         return self.nodes[group].congestion_control or self.transport.congestion_control
 
     def tcp_of(self, role: Role) -> dict[str, Law | str | int]:
-        """Return the TCP settings of a program beside its node's settings, by key: the program's settings, and pacing,
+        """Return the TCP settings of a program in addition to its node's, by key: the program's settings, and pacing,
         which nodes cannot have."""
         asked = ({"pacing": True} if self.transport.pacing else {}) | role.tcp
         return {key: value for key, value in asked.items() if value is not False}
@@ -252,18 +252,18 @@ class Scenario(Table):
         `completed`."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
-    def completed(self) -> Self:
+    def complete(self) -> Self:
         """Return the scenario with the defaults that depend on other keys filled in."""
         mobile = self.links.mobile
-        links = self.links.model_copy(update={"mobile": mobile and mobile.completed()})
+        links = self.links.model_copy(update={"mobile": mobile and mobile.complete()})
         nodes = {
-            name: group.model_copy(update={"link": group.link.completed()}) if group.link is not None else group
+            name: group.model_copy(update={"link": group.link.complete()}) if group.link is not None else group
             for name, group in self.nodes.items()
         }
         filled: dict[str, Any] = {"links": links, "nodes": nodes}
         if self.workload is not None:
-            filled["workload"] = self.workload.completed(nodes)
-        filled["apps"] = {name: each.completed(nodes) for name, each in self.apps.items()}
+            filled["workload"] = self.workload.complete(nodes)
+        filled["apps"] = {name: each.complete(nodes) for name, each in self.apps.items()}
         return self.model_copy(update=filled)
 
     def misfits(self) -> list[tuple[Path, str]]:
@@ -289,7 +289,7 @@ class Scenario(Table):
         found += [(("migrations", *path), text) for path, text in moving]
         found += [(("expect", *path), text) for path, text in expectations(self.expect, self.deadlines)[1]]
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
-        completed = {name: each.completed(self.nodes) for name, each in self.applications.items()}
+        completed = {name: each.complete(self.nodes) for name, each in self.applications.items()}
         for app, path, text in site_misfits(self.sites, self.cells, self.nodes, completed):
             found.append(((*(() if app is None else self.path_of(app)), *path), text))
         reported: set[tuple[Path, str]] = set()

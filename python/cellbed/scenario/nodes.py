@@ -33,10 +33,10 @@ AnyMobileLink = Annotated[
 class Handover(Change):
     """Endpoints move to another cell. Keys of a change come into force when they are there; omitted keys stay."""
 
-    at: Offset = Field(description="When they leave their cell, from the start of the workload.", examples=["30 s"])
+    at: Offset = Field(description="Time of leaving their cell, from the start of the workload.", examples=["30 s"])
     cell: Name = Field(description="Cell of [cells] that they enter.", examples=["small"])
     interruption: Annotated[int, quantity(DURATION, "1 us", "1 h")] = Field(
-        written("50 ms"), description="How long they are in no cell: nothing leaves the queues of their links."
+        written("50 ms"), description="Time without a cell: nothing leaves the queues of their links."
     )
     queued: Literal["forward", "drop"] = Field(
         "forward", description="Packets in these queues: forward: they wait for the new cell. drop: they are lost."
@@ -113,7 +113,7 @@ class Mount(Table):
 
     source: Annotated[pathlib.Path, PLACE] = Field(description="File or folder, relative to the scenario file.")
     target: str = Field(pattern="^/[^\\x00]+$", description="Absolute path in the container.", examples=["/data"])
-    read_only: bool = Field(False, description="Whether the container may not write to it.")
+    read_only: bool = Field(False, description="The container may not write to it.")
 
 
 class ContainerBackend(Backend):
@@ -128,7 +128,7 @@ class ContainerBackend(Backend):
         examples=["docker.io/library/redis"],
     )
     engine: Literal["auto", "podman", "docker"] = Field(
-        "auto", description="Which engine has the image; auto: Podman, else Docker."
+        "auto", description="Engine that has the image; auto: Podman, else Docker."
     )
     entrypoint: Command | None = Field(None, description="Instead of the image's entry point.")
     command: Command | None = Field(

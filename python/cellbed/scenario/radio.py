@@ -64,6 +64,6 @@ class RadioLink(WholeLink):
         """Always true: a radio link has no end."""
         return True
 
-    def completed(self) -> Self:
+    def complete(self) -> Self:
         """Return the link itself: the profile has a base delay."""
         return self

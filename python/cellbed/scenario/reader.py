@@ -138,7 +138,7 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 def make_scenario(data: dict[str, Any], folder: Path) -> Scenario:
     """Return the scenario of a file's tables. Raises TablesError."""
-    return as_stated(data, folder).completed()
+    return as_stated(data, folder).complete()
 
 
 def as_stated(data: dict[str, Any], folder: Path) -> Scenario:

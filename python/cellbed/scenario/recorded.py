@@ -37,7 +37,7 @@ ANCHOR: Anchor = "first-packet"
 class RecordingSource:
     """A recording in a scenario: an entry of the archive or a directory. It is read when needed.
 
-    name: text written by the user. path: of the directory, absolute.
+    name: text written by the user. path: path of the directory, absolute.
     """
 
     name: str
@@ -77,7 +77,7 @@ def calibration_queue(description: Description, way: Way) -> Queue:
 
 
 def calibration_idle(description: Description, way: Way, path: File) -> int:
-    """Return F of a direction, ns. path: of the recording. Raises TraceError if F was not calibrated."""
+    """Return F of a direction, ns. path: path of the recording. Raises TraceError if F was not calibrated."""
     found = find_calibration(description, way)
     if found is None or found.idle_ns is None:
         raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: set idle, such as '24 ms'")
@@ -155,18 +155,18 @@ class _Replayed(Table):
     )
     method: Method | None = Field(
         None,
-        description="By the method of CellReplay, the saturation alone behind half the least round-trip time, or "
-        "conditional on what packets meet; left out: the method that its trains were made for.",
+        description="Method of replay: CellReplay's; the saturation alone, behind half the minimum round-trip time; or "
+        "conditional on each packet's situation. Default: the method for its trains.",
         examples=["conditional"],
     )
     idle_at: IdleAt = Field(
         IDLE_AT,
-        description="Where the idle time F is counted: where packets enter the queue, as it is calibrated, or from a "
-        "packet's departure to the next arrival at the link.",
+        description="Place where the idle time F is counted: the queue (as calibrated), or the link, from a packet's "
+        "departure to the next arrival.",
     )
     anchor: Anchor = Field(
         ANCHOR,
-        description="What light opportunities count from: the base delay, or that with the offset of the first packet.",
+        description="Origin of light opportunities: the base delay, without or with the offset of the first packet.",
     )
 
     def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
@@ -186,14 +186,14 @@ class _Replayed(Table):
         try:
             files = replay_files(source.path, way, method, name=File(source.name).name)
         except RecordingError as error:
-            raise TraceError(_with_place(str(error), source.path)) from None
+            raise TraceError(_add_place(str(error), source.path)) from None
         packet_bytes = source.description.packet_bytes
         how = (packet_bytes, idle or 0, self.idle_at, self.anchor)
         name = f"{source.name} {way} by {method}"
         return load_replay(files, name, *how, synthetic=source.description.synthetic)
 
 
-def _with_place(text: str, path: File) -> str:
+def _add_place(text: str, path: File) -> str:
     return text if str(path) in text else f"{path}: {text}"
 
 
@@ -224,7 +224,7 @@ class RecordedLink(WholeLink, _Replayed):
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
     start: Offset = Field(written("0 s"), description="Start offset into the recording.")
-    loop: bool = Field(True, description="Whether the recording repeats when it ends.")
+    loop: bool = Field(True, description="Repeat the recording when it ends.")
 
     @cached_property
     def up(self) -> Replay | Conditional:
@@ -236,13 +236,13 @@ class RecordedLink(WholeLink, _Replayed):
         """The replay of the downlink. Raises TraceError."""
         return self._replay("downlink", getattr(self.idle, "downlink", None))
 
-    def completed(self) -> Self:
+    def complete(self) -> Self:
         """Return the link, by default with the calibrated queues."""
         up, down = (getattr(self.queue, way, None) or calibration_queue(self.path.description, way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """Return problems of the recording: (path below the link, remedy). duration: of the workload, ns."""
+        """Return problems of the recording: (path below the link, remedy). duration: duration of the workload, ns."""
         found = super().misfits(duration)
         try:
             end = min(self.up.heavy.trace.duration_ns, self.down.heavy.trace.duration_ns)

@@ -54,7 +54,7 @@ class Ready(Table):
         None, description="This command, run on the node, ends with status 0.", examples=["redis-cli ping"]
     )
     timeout: Annotated[int, quantity(DURATION, "1 ms", "1 h")] = Field(
-        written("30 s"), description="How long the program may take."
+        written("30 s"), description="Maximum time until the program is ready."
     )
 
     @field_validator("line")
@@ -80,7 +80,7 @@ class Stop(Table):
         "SIGTERM", description="The signal that asks it to end."
     )
     grace: Annotated[int, quantity(DURATION, "0 s", "60 s")] = Field(
-        written("5 s"), description="How long it may take to end then, before it is killed and the run reports it."
+        written("5 s"), description="Maximum time to end then, before it is killed and the run reports this."
     )
 
 
@@ -147,7 +147,7 @@ class Role(Table):
         examples=["iperf3 --server"],
     )
     ready: Ready | None = Field(
-        None, description="When a server is ready. Default: at once.", examples=[{"port": 8080}]
+        None, description="Condition of a ready server. Default: none.", examples=[{"port": 8080}]
     )
     environment: dict[Variable, str] = Field(
         {}, description="Environment variables beyond the node's.", examples=[{"THREADS": "2"}]
@@ -168,15 +168,15 @@ class Role(Table):
     )
     measures: AnyMeasures | None = Field(
         None,
-        description="What it measures itself: a file that it writes (JSON, CSV or Parquet), or lines of its output.",
+        description="The program's own measures: a file that it writes (JSON, CSV or Parquet), or lines of its output.",
         examples=["result.json", {"line": "fps=(?P<fps>[0-9.]+)", "units": {"fps": "/s"}}],
     )
     restart: Literal["never", "on-failure", "always"] = Field(
-        "never", description="When to start it again after it has ended during the run."
+        "never", description="Restart of the program after it has ended during the run."
     )
     stop: Stop | None = Field(
         None,
-        description="How it is ended, at the end of its load or of the run. Default: SIGTERM, and 5 s to end.",
+        description="Way to end it, at the end of its load or of the run. Default: SIGTERM, and 5 s to end.",
         examples=[{"signal": "SIGINT", "grace": "10 s"}],
     )
     status: Status | list[Status] = Field(0, description="Expected exit status, or several of them.", examples=[0])
@@ -191,9 +191,7 @@ class Role(Table):
     send_buffer: Buffer | None = Field(
         None, description="Send buffer of each connection, likewise. Default: its node's.", examples=["4 MB"]
     )
-    pacing: bool | None = Field(
-        None, description="Whether its segments are paced, as of [transport]. Default: as there."
-    )
+    pacing: bool | None = Field(None, description="Pacing of its segments, as in [transport]. Default: as there.")
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: Any) -> Any:

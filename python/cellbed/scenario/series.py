@@ -68,7 +68,7 @@ class Column:
         """Return the value of a cell. Raises ValueError with the problem."""
         number = _number(text) * unit
         if not self.lowest <= number <= self.highest:
-            raise ValueError(f"{self.name} {text} is not from {self.lowest / unit:f} to {self.highest / unit:f}")
+            raise ValueError(f"{self.name} {text} is outside {self.lowest / unit:f} to {self.highest / unit:f}")
         return round(number) if self.whole else float(number)
 
 
@@ -172,7 +172,7 @@ def _find(heading: list[str], units: Mapping[str, Decimal], what: str) -> tuple[
 def _check_time(points: list[tuple[int, Any]]) -> None:
     time = points[-1][0]
     if time < 0 or time > _LATEST:
-        raise ValueError("a time is not from 0 to a year")
+        raise ValueError("a time is outside 0 to 1 year")
     if len(points) > 1 and time <= points[-2][0]:
         raise ValueError(f"the time {DURATION.format(time)} is not after the one before: times must rise")
 

@@ -42,7 +42,7 @@ _SECOND = 10**9
 @dataclass(frozen=True, slots=True)
 class Migration:
     """A move of a server that follows its clients. at: begin, ns from the start of the schedule; length: time at no
-    site, ns; group: of the server; source, target: sites."""
+    site, ns; group: group of the server; source, target: sites."""
 
     at: int
     length: int
@@ -103,7 +103,7 @@ def transfer(source: Site, target: Site, size: int) -> int:
 
 
 def _client(application: Application, groups: Groups) -> str:
-    client = application.completed(groups).client
+    client = application.complete(groups).client
     return client.on if client is not None else ""
 
 

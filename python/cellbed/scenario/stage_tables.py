@@ -64,7 +64,7 @@ class StageTable(Table):
             if form in _OF_RUN or key == "offset_ns":
                 found[key] = run[key]
             elif " of " in form:
-                points = self.pairs if "offset_ns" in kind.keys else self._advanced(run["offset_ns"], form)
+                points = self.pairs if "offset_ns" in kind.keys else self._advance(run["offset_ns"], form)
                 found[key] = [list(point) for point in points]
             elif form == "delays":
                 found[key] = list(self.file.values)
@@ -74,7 +74,7 @@ class StageTable(Table):
                 found[key] = getattr(self, _file_key(key, schema))
         return found
 
-    def _advanced(self, start_ns: int, form: str) -> Points:
+    def _advance(self, start_ns: int, form: str) -> Points:
         return advance(self.pairs, start_ns, linear=form.startswith("points"))
 
 

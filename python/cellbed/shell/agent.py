@@ -1,4 +1,4 @@
-"""Processes that serve a shell beside its command: forwarders of published ports and DNS queries, a meter.
+"""Processes that serve a shell and its command: forwarders of published ports and DNS queries, a meter.
 
 All use one protocol: ``main`` of a module reads one JSON line with its task, reports in one line whether it is ready
 (``{"event":"ready"}``), serves, and ends with its standard input. So no agent outlives its shell.

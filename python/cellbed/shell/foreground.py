@@ -41,7 +41,7 @@ def raise_on_signals() -> None:
             signal.signal(number, interrupt)
 
 
-def hold_signals() -> None:
+def ignore_signals() -> None:
     """Ignore signals from now on, so that only SIGKILL interrupts clean-up."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGALRM, *ENDING):
@@ -53,7 +53,7 @@ class Foreground:
 
     hanging_up: the command always gets SIGHUP first. SIGINT and SIGQUIT also end it, unless they may come
     from the terminal, which sends them to the command as well.
-    ended_by: the signal that asked this process to end, if any. out_of_time: whether the command's time was over.
+    ended_by: the signal that asked this process to end, if any. out_of_time: whether the time limit ended the command.
     """
 
     def __init__(self, *, hanging_up: bool = False) -> None:
@@ -64,7 +64,7 @@ class Foreground:
         self._escalation = [signal.SIGHUP, signal.SIGKILL]
         self._terminal_group = _terminal_group()
 
-    def take_signals(self) -> None:
+    def install_handlers(self) -> None:
         """Install the handlers, before the command starts; earlier signals are passed on once it runs."""
         # The command would inherit SIG_IGN, but not handlers.
         for number in (signal.SIGINT, signal.SIGQUIT):
@@ -83,7 +83,7 @@ class Foreground:
         """
         self._command = command
         if self.ended_by is not None:
-            self._send(self._first(self.ended_by))
+            self._send(self._first_signal(self.ended_by))
         while True:
             # WNOWAIT: other children are reaped by their owners.
             news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
@@ -98,11 +98,11 @@ class Foreground:
                 return status if status >= 0 else 128 - status
 
     def end_after(self, seconds: float) -> None:
-        """Let the command hang up (SIGHUP) after this time."""
+        """Send SIGHUP to the command after this time."""
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def end_command(self) -> None:
-        """End the command because the shell can no longer serve it."""
+        """End the command when the shell can no longer serve it."""
         self._end(signal.SIGTERM, None)
 
     def _stop_with(self, command: Popen[bytes]) -> None:
@@ -120,10 +120,10 @@ class Foreground:
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.ended_by = self.ended_by or number
-        self._send(self._first(number))
+        self._send(self._first_signal(number))
         signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
 
-    def _first(self, number: int) -> int:
+    def _first_signal(self, number: int) -> int:
         """Return the first signal to the command when signal `number` ends the shell."""
         return signal.SIGHUP if self._hanging_up else number
 

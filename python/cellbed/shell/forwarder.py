@@ -172,10 +172,10 @@ class Datagrams:
         one = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
         one.setblocking(False)
         one.connect((address, port))
-        self._loop.add_reader(one, self._to_client(client, one))
+        self._loop.add_reader(one, self._answer_to(client, one))
         return one
 
-    def _to_client(self, client: Client, one: socket.socket) -> Callable[[], None]:
+    def _answer_to(self, client: Client, one: socket.socket) -> Callable[[], None]:
         address, source = client
         level, kind = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO) if self._is_ipv6 else (socket.IPPROTO_IP, _IP_PKTINFO)
         ancillary = [(level, kind, source)] if source else []

@@ -1,4 +1,4 @@
-"""Helpers that give an ordinary user's namespace a way out: pasta (package passt) or slirp4netns.
+"""Helpers that connect an ordinary user's namespace to the network: pasta (package passt) or slirp4netns.
 
 Both run in the host's network namespace as the user. They serve a device in the other namespace with ordinary sockets.
 """
@@ -28,7 +28,7 @@ _PATIENCE_S = 10.0
 
 
 class NetworkError(CellbedError):
-    """The network of a shell, or its way out, could not be created. The text contains the reason of the program."""
+    """The network of a shell, or its connection, could not be created. The text contains the program's reason."""
 
     exit_code = 1
 
@@ -151,4 +151,4 @@ def _check(name: str, process: subprocess.Popen[bytes], errors: int, deadline: f
     if process.poll() is None:
         process.kill()
         process.wait()
-    raise NetworkError(f"{name} gives no way out: {lines[-1] if lines else how}")
+    raise NetworkError(f"{name} cannot connect the shell to the network: {lines[-1] if lines else how}")

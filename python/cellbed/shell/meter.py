@@ -1,4 +1,4 @@
-"""The meter of a shell, beside its command: a separate process (:mod:`cellbed.shell.agent`).
+"""The meter of a shell: a separate process (:mod:`cellbed.shell.agent`).
 
 The meter shares the terminal with the command. A separate session shields the meter from Ctrl-C and Ctrl-Z.
 """

@@ -65,7 +65,7 @@ class Recorded:
     def capacity(self, way: Way, plain: tuple[str, str]) -> tuple[str, str]:
         """Return the option of the direction's capacity, and its text. plain: option and text without a recording.
 
-        Errors: :class:`OptionError` for a recording's options without a recording, and for a capacity beside a
+        Errors: :class:`OptionError` for a recording's options without a recording, and for a capacity in addition to a
         recording.
         """
         if self.path is None:

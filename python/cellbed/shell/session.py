@@ -17,7 +17,7 @@ from typing import Any
 from cellbed.laws.kernel import load_law
 from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.shell import agent, helper, resolver, wayout
-from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
+from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, ignore_signals, raise_on_signals
 from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
@@ -87,7 +87,7 @@ def run_shell(
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
-    offline: give no way out to the host's network. If there is none anyway, a line on standard error has the reason.
+    offline: without access to the host's network. If access is impossible, a line on standard error has the reason.
     publish: ports that lead to servers inside.
     packet_log: file for the record of every packet; ``packet_log + ".json"`` describes its contents.
     meter: display of the link's status during the command.
@@ -119,12 +119,12 @@ def run_shell(
                     status = _run(
                         around, command, environment or (lambda _: {}), seconds, Foreground(hanging_up=hanging_up)
                     )
-            hold_signals()
+            ignore_signals()
             _stop_emulator(around.emulator)
         except Interrupted as interrupted:
             return 128 + interrupted.number
         finally:
-            hold_signals()
+            ignore_signals()
         return status
 
 
@@ -162,7 +162,7 @@ def _set_congestion_control(around: _Surroundings, control: Law | str, stack: co
 def _open_gateway(
     link: ShellLink, way: wayout.WayOut, agents: dict[str, subprocess.Popen[bytes]], stack: contextlib.ExitStack
 ) -> Gateway:
-    """Return the network of the shell, with the way out if possible."""
+    """Return the network of the shell, with access to the host's if possible."""
     request = [link.prefix, *(["--mahimahi"] if link.mahimahi else [])]
     if _depth() > 0:
         request.append("--nested")
@@ -174,11 +174,11 @@ def _open_gateway(
             case "helper":
                 return _open_through_helper(request, way.helpers, agents, stack)
     except (CellbedError, OSError) as error:
-        # The command runs without a way out: a laptop without a network is a good place to test an application.
+        # The command runs without network access: a laptop without a network is a good place to test an application.
         reason = str(error)
     gateway = Gateway.start([*request, "--private", "--offline"])
     if reason:
-        _say(f"no way out of this shell: {reason} (--offline to be silent)")
+        _say(f"no network in this shell: {reason} (--offline suppresses this line)")
     return gateway
 
 
@@ -210,7 +210,7 @@ def _open_through_helper(
         raise
     [(name, process)] = started.items()
     stack.callback(end, process)
-    agents["the way out"] = process
+    agents["network access"] = process
     if _depth() == 0:
         _say(
             f"TCP to the outside ends in {name}, in front of the link; for TCP from end to end: "
@@ -275,7 +275,7 @@ def _run(
     seconds: float | None,
     foreground: Foreground,
 ) -> int:
-    foreground.take_signals()
+    foreground.install_handlers()
     namespace = around.gateway.namespace_inode
     environment = _environment(around)
     environment.update(more_environment(environment))
@@ -315,7 +315,7 @@ def _run(
         foreground.end_after(seconds)
     status = foreground.wait(process, other_ended)
     if foreground.ended_by is not None or foreground.out_of_time:
-        hold_signals()
+        ignore_signals()
         end_inhabitants(namespace)
         return 128 + foreground.ended_by if foreground.ended_by is not None else 0
     return status

@@ -22,8 +22,8 @@ class WayOut:
 
     kind: ``"direct"``: the outer end is in the caller's network namespace, which translates addresses. ``"granted"``:
     the same, through the installed network helper. ``"helper"``: the outer end is in a private namespace, which another
-    program connects by sockets. ``"none"``: there is no way out.
-    helpers: names of the helpers to try, in order. reason: why there is no way out, and the remedy.
+    program connects by sockets. ``"none"``: no access.
+    helpers: names of the helpers to try, in order. reason: why there is no access, and the remedy.
     """
 
     kind: Literal["direct", "granted", "helper", "none"]
@@ -32,7 +32,7 @@ class WayOut:
 
 
 def find_way_out(*, granted: bool = True) -> WayOut:
-    """Return this user's way out. granted: the network helper may be used."""
+    """Return this user's access to the host's network. granted: the network helper may be used."""
     return choose(
         privileged=may_configure_network(),
         root=os.geteuid() == 0,
@@ -43,7 +43,7 @@ def find_way_out(*, granted: bool = True) -> WayOut:
 
 
 def choose(*, privileged: bool, root: bool, granted: bool, translation: bool, helpers: tuple[str, ...]) -> WayOut:
-    """Return the best way out under these conditions.
+    """Return the best access under these conditions.
 
     privileged: the current network namespace may be set up. granted: the network helper is installed and may be used.
     translation: nft is installed.

@@ -64,7 +64,7 @@ def held_back() -> Iterator[None]:
 def _note(number: int, frame: FrameType | None) -> None:
     global _came
     _came = True
-    if _is_lost_in(frame):
+    if _loses_exception(frame):
         retry = threading.Timer(_RETRY_S, signal.pthread_kill, (threading.main_thread().ident, number))
         retry.daemon = True
         retry.start()
@@ -72,7 +72,7 @@ def _note(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _is_lost_in(frame: FrameType | None) -> bool:
+def _loses_exception(frame: FrameType | None) -> bool:
     """Return whether Python would drop an exception: in Polars, in a weak reference's callback, in `__del__`."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] in _LOSING or frame.f_code.co_name == "__del__":

@@ -186,7 +186,7 @@ def parse_probability(text: str, *, certain: bool = False) -> float:
     if value is None or rest:
         raise UnitError(f"{quote(text)} is not a probability: write 0.01 or '1 %'")
     if not (0 <= value < 1 or (certain and value == 1)):
-        raise UnitError(f"{quote(text)} is not from 0 to {'' if certain else 'below '}1: write 0.01 or '1 %'")
+        raise UnitError(f"{quote(text)} is outside 0 to {'' if certain else 'below '}1: write 0.01 or '1 %'")
     return value
 
 

@@ -403,10 +403,10 @@ class Plan:
         """Return the directions on the initial path from one node to another, through their towers or sites."""
         near, far = self.initial_towers[source], self.initial_towers[target]
         inner = [near] if near == far else [near, TOWER, far] if TOWER not in (near, far) else [near, far]
-        return [self._by_ends[ends] for ends in pairwise([source, *inner, target])]
+        return [self._directions_by_ends[ends] for ends in pairwise([source, *inner, target])]
 
     @cached_property
-    def _by_ends(self) -> dict[tuple[str, str], Direction]:
+    def _directions_by_ends(self) -> dict[tuple[str, str], Direction]:
         return {(direction.source, direction.target): direction for direction in self.directions}
 
     @cached_property

@@ -183,7 +183,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
     found = [Problem(*each) for each in _check_machine(scenario)] if limits is True else []
     found += [Problem(*each) for each in (*_control_problems(scenario, running=running), *_program_problems(scenario))]
     for name, application in scenario.applications.items():
-        if application.certified and find(PROGRAM) is None:
+        if application.has_certificate and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
             found.append(Problem((*scenario.path_of(name), "kind"), text))
         routed = [key for key, role in application.roles() if scenario.nodes[role.on].backend.routed]
@@ -250,7 +250,7 @@ def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tupl
         yield "kind", f"the package {name}", remedy, is_here, ("client", "server")
     for key, names, package in application.tools:
         yield key, f"the program {names[0]}", f"sudo apt install {package}", any(map(find, names)), ("client",)
-    for key, file, command in application.fetched:
+    for key, file, command in application.third_party_files:
         yield key, f"the file {file.name}", command, file.is_file(), ("client",)
 
 

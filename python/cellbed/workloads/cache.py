@@ -76,5 +76,5 @@ def _explain_errors(place: Path) -> Iterator[None]:
     except OSError as error:
         raise CellbedError(
             f"{error.filename or place}: cannot write the cache: {error.strerror or error}; "
-            "make room or choose another place with XDG_CACHE_HOME"
+            "free some space, or set XDG_CACHE_HOME to another folder"
         ) from error

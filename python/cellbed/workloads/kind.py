@@ -22,12 +22,12 @@ if TYPE_CHECKING:  # no import cycle: a scenario's model imports the kinds' tabl
 class Deployment:
     """An application on the nodes of a run.
 
-    name: of the application; table: of the scenario; number: index among the applications of the run, from 0. clients,
-    servers: nodes of its programs. start_ns, stop_ns: begin and end of its load, since the start of the workload.
-    addresses: of the first server of each application with servers. shared: common address of all servers, if there is
-    one. authorities: file on this machine with the certificate of the run's authority; certificates: by node, values of
-    the names in texts for the servers' certificate. scratch: folder that is removed with the run, also after a ``kill
-    -9``; a virtual run has none.
+    name: name of the application; table: table of the scenario; number: index among the applications of the run, from
+    0. clients, servers: nodes of its programs. start_ns, stop_ns: begin and end of its load, since the start of the
+    workload. addresses: addresses of the first server of each application with servers. shared: common address of all
+    servers, if there is one. authorities: file on this machine with the certificate of the run's authority;
+    certificates: by node, values of the names in texts for the servers' certificate. scratch: folder that is removed
+    with the run, also after a ``kill -9``; a virtual run has none.
     """
 
     name: str
@@ -140,4 +140,5 @@ class WithObjects(Protocol):
     section."""
 
     def describe_objects(self, application: Description, table: Mapping[str, Any]) -> Description:
-        """Return the description of the objects. application: of the requests; table: see :meth:`Workload.describe`."""
+        """Return the description of the objects. application: application of the requests; table: see
+        :meth:`Workload.describe`."""

@@ -91,8 +91,8 @@ class Page:
 
 
 def open_page(domains: Sequence[str], context: str | None = None) -> Generator[Call, dict[str, Any], Page]:
-    """Open an empty page and return it. domains: protocol domains whose events are sent; context: of an earlier page,
-    ``None``: a new one."""
+    """Open an empty page and return it. domains: protocol domains whose events are sent; context: context of an earlier
+    page, ``None``: a new one."""
     if context is None:
         made = yield "Target.createBrowserContext", None, {"disposeOnDetach": True}
         context = str(made["browserContextId"])
@@ -265,7 +265,7 @@ class Settings(generator.Settings):
 class BrowserLoad(generator.Generator):
     """A load whose requests a browser sends; a kind also overrides :meth:`open` and :meth:`on_event`.
 
-    flags: of the browser. net_log: the browser's log of its network.
+    flags: flags of the browser. net_log: the browser's log of its network.
     """
 
     writers = ()

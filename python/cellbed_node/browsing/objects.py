@@ -39,7 +39,7 @@ class Object(Request):
 
 @dataclass(slots=True)
 class Entry:
-    """Parameters of an object's events. end_ns: of the last byte, or of the failure."""
+    """Parameters of an object's events. end_ns: end of the last byte, or of the failure."""
 
     number: int
     request: dict[str, Any]

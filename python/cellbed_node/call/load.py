@@ -339,7 +339,7 @@ class CallLoad(Generator):
     def _show(
         self, number: int, received_ns: int | None, decoded_ns: int, shown_ns: int, stamp: int | None, height: int
     ) -> None:
-        """Note that the other end showed a frame of this end; all unshown frames before are lost."""
+        """Record that the other end showed a frame of this end; all unshown frames before are lost."""
         if number >= self._number:  # painted by the page, but not issued here yet
             self._reported.append([number, received_ns, decoded_ns, shown_ns, stamp, height])
             return

@@ -59,8 +59,8 @@ trip."""
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The content of a request, which all requests of a load may share. scheme: of the URL; target: path and query;
-    headers: without Host and Content-Length. grpc: whether trailers of the reply have the outcome. traced: the
+    """The content of a request, which all requests of a load may share. scheme: scheme of the URL; target: path and
+    query; headers: without Host and Content-Length. grpc: whether trailers of the reply have the outcome. traced: the
     application, if requests have OpenTelemetry identifiers."""
 
     scheme: str
@@ -236,7 +236,7 @@ class Connection:
         self.flush()
 
     def settle(self) -> None:
-        """Note that requests sent from now on have not waited for the connection to open."""
+        """Record that requests sent from now on have not waited for the connection to open."""
         self._fresh = False
 
     def write(self) -> None:
@@ -346,7 +346,7 @@ class Connection:
             (self._opening or self._connected).close()
 
     def begin(self, reply: _Reply, offset: int) -> None:
-        """Note that a reply begins at this offset among the bytes of messages."""
+        """Record that a reply begins at this offset among the bytes of messages."""
         reply.start = self.layer.start(offset)
         reply.request.first_byte_ns = machine.now_ns()
         reply.splitter = self.streams.splitter() if self.streams is not None else None
@@ -508,7 +508,7 @@ class Http1(Connection):
                 raise h11.RemoteProtocolError("the server changed the protocol")
 
     def _begin(self, reply: _Reply) -> None:
-        """Note the start of the reply if its first byte has arrived."""
+        """Record the start of the reply if its first byte has arrived."""
         if reply.start is None and self.position > reply.begin:
             self.begin(reply, reply.begin)
 

@@ -68,8 +68,8 @@ class Settings(generator.Settings):
 class Pool:
     """The connections to one server. A request waits for a free connection, and opens one below the maximum.
 
-    connect: begins to open a connection. kind: of the connections; most: maximum number. on_reply: called with each
-    request of a journey that has a reply.
+    connect: begins to open a connection. kind: kind of the connections; most: maximum number. on_reply: called with
+    each request of a journey that has a reply.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class HttpLoad(Generator):
             self._streams = Streams(settings.endpoint, SPLITTERS[settings.stream], self._messages.write)
 
     def _pool(self, number: int) -> Pool:
-        return Pool(lambda: self.connect(number), self._kind, self._settings.connections, self.ledger, self._go_on)
+        return Pool(lambda: self.connect(number), self._kind, self._settings.connections, self.ledger, self._continue)
 
     def prepare(self) -> None:
         if self._settings.authorities is not None:
@@ -218,7 +218,7 @@ class HttpLoad(Generator):
             user=user,
         )
 
-    def _go_on(self, request: Exchange) -> None:
+    def _continue(self, request: Exchange) -> None:
         """Continue the journey of a user after a reply, unless the reply was an error or late."""
         user = request.user
         if user is not None and request.status == "ok" and (think_ns := user.next()) is not None:

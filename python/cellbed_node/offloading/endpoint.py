@@ -43,7 +43,7 @@ class UnusableInputError(ValueError):
 
 
 class Inputs(Protocol):
-    """The inputs of requests of a kind. names: of the inputs; each request draws one."""
+    """The inputs of requests of a kind. names: names of the inputs; each request draws one."""
 
     names: Sequence[str]
 
@@ -93,7 +93,7 @@ class Endpoint(Generator):
             settings.endpoint,
             topic=self._reply_topic,
             on_message=self._handle_reply,
-            on_handed_over=self._handed_over,
+            on_handed_over=self._note_sent,
             on_lost=self._connection_lost,
         )
 
@@ -159,8 +159,8 @@ class Endpoint(Generator):
         self._client_bytes += len(payload)
         self._connection.publish(self._settings.request_topic, payload, properties)
 
-    def _handed_over(self, connected: PacketSocket) -> None:
-        """Note that the oldest published request has been passed to the kernel."""
+    def _note_sent(self, connected: PacketSocket) -> None:
+        """Record that the oldest published request has been passed to the kernel."""
         if self._in_client:
             request, full_before = self._in_client.popleft()
             request.uplink_start, request.uplink_end = connected.uplink.start, connected.uplink.end

@@ -92,7 +92,7 @@ class Datagrams(asyncio.DatagramProtocol):
         self._received(data, lambda reply: self._transport.sendto(reply, addr), addr)
 
 
-def _at(time_ns: int, call: Callable[[], None]) -> None:
+def _call_at(time_ns: int, call: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_at(time_ns / SECOND, call)
 
 
@@ -107,11 +107,11 @@ async def _serve(config: dict[str, Any]) -> None:
         if config["protocol"] == "quic":
             from cellbed_node.transfers.quic import Server
 
-            server = Server(config, _at)
+            server = Server(config, _call_at)
             received = server.receive
             closing.callback(server.close)
         else:
-            flows = udp.Server(_at)
+            flows = udp.Server(_call_at)
             received = lambda data, reply, _: flows.receive(data, reply)  # noqa: E731
         own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):

@@ -198,7 +198,7 @@ class _Flow(Flow):
         return None
 
     def _note_answer(self, question: int, number: int, *, first: int) -> None:
-        """Note the answered question and the number of the answer's datagram; postpone the next question."""
+        """Record the answered question and the number of the answer's datagram; postpone the next question."""
         request, now = self._transfer, machine.now_ns()
         request.uplink_start, request.uplink_end = 0 if self._up else question, question + 1
         self._last = now, first, number + 1

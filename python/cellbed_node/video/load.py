@@ -22,15 +22,15 @@ from cellbed_node.video.playback import Loaded, Playback
 
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>video</title><link rel="icon" href="data:,">
 <video muted playsinline width="320" height="180"></video>"""
-"""The page is local, like the player, and does not use the link. Beside decoding, a small picture needs little
+"""The page is local, like the player, and does not use the link. In addition to decoding, a small picture needs little
 processor time."""
 _ABORTED = "net::ERR_ABORTED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(browser.Settings):
-    """The configuration of the load. url: of the manifest; protocol, abr: as in ``watch`` in ``player.js``; scripts:
-    files that the page runs; rule: file with the user's rule, or empty; measures: file for the measures of the
+    """The configuration of the load. url: url of the manifest; protocol, abr: as in ``watch`` in ``player.js``;
+    scripts: files that the page runs; rule: file with the user's rule, or empty; measures: file for the measures of the
     playback; offset_ns: start of the load, since the schedule's start."""
 
     url: str
@@ -44,7 +44,7 @@ class Settings(browser.Settings):
 
 @dataclass(slots=True)
 class Chunk(Object):
-    """A chunk of the video. chunk: number; rate: of its rendition, bit/s. step: height of its picture."""
+    """A chunk of the video. chunk: number; rate: rate of its rendition, bit/s. step: height of its picture."""
 
     chunk: int | None = None
     rate: int | None = None

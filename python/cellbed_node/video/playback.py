@@ -148,7 +148,7 @@ class Playback:
 
 def qoe(rates: Sequence[float], stalled_s: float, start_up_s: float) -> float:
     """Return the quality of experience per chunk of a playback by the linear model of Yin et al., Mbit/s: mean bit rate
-    less penalties for rate changes, stalls and the start-up. rates: of the chunks, Mbit/s."""
+    less penalties for rate changes, stalls and the start-up. rates: rates of the chunks, Mbit/s."""
     changes = sum(abs(after - before) for before, after in pairwise(rates))
     total = sum(rates) - INSTABILITY * changes - STALLING * stalled_s - START_UP * start_up_s
     return total / len(rates)

@@ -66,9 +66,9 @@ def split(url: str) -> tuple[Origin, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A request and its reply. target: path with the query; body: of the reply, encoded as `reply` states; address: of
-    the server, if known; date: of the request, in ISO 8601. Headers exclude those that frame a message on its
-    connection (RFC 9112, §6), and pseudo-headers of HTTP/2."""
+    """A request and its reply. target: path with the query; body: body of the reply, encoded as `reply` states;
+    address: of the server, if known; date: date of the request, in ISO 8601. Headers exclude those that frame a message
+    on its connection (RFC 9112, §6), and pseudo-headers of HTTP/2."""
 
     method: str
     origin: Origin

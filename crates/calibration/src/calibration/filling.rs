@@ -49,7 +49,7 @@ impl Filling {
         }
     }
 
-    /// Sets the maximum rate from now on.
+    /// Set the maximum rate from now on.
     pub fn limit(&mut self, rate: BitRate) {
         self.most_bps = self.most_bps.min(rate.0 as f64);
         self.search_bps = self.search_bps.min(self.most_bps);

@@ -44,7 +44,7 @@ const MOST_PACKETS: u16 = 1000;
 const MOST_LOST: f64 = 0.01;
 const BY_CHANCE: usize = 4;
 
-/// Returns experiments one after another, and computes the parameters from their results.
+/// Return experiments one after another, and computes the parameters from their results.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Seed};
@@ -94,7 +94,7 @@ impl Calibrator {
         calibrator
     }
 
-    /// Sets the maximum rate from now on, such as a server's offer or a tariff's limit. A network with a higher rate is
+    /// Set the maximum rate from now on, such as a server's offer or a tariff's limit. A network with a higher rate is
     /// reported with this rate.
     pub fn limit(&mut self, rate: BitRate, answer_packets: u16) {
         self.filling.limit(rate);
@@ -115,7 +115,7 @@ impl Calibrator {
         (step.map_or(steps.len(), |it| it + 1), steps.len())
     }
 
-    /// Accepts the packet records of the [experiment](Self::next), in any order. Packets never sent, such as answers to
+    /// Accept the packet records of the [experiment](Self::next), in any order. Packets never sent, such as answers to
     /// lost ones, may be missing; lost packets of a saturation must be included.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Calibrator {
         }
     }
 
-    /// Accepts the records of an experiment; returns whether its purpose is fulfilled.
+    /// Accept the records of an experiment; return whether its purpose is fulfilled.
     fn take_records(
         &mut self,
         experiment: &Experiment,

@@ -152,7 +152,7 @@ pub(super) fn choice(
     (best.map_or(5, |best| best.length), errors)
 }
 
-/// Rounds a share to its significant digits.
+/// Round a share to its significant digits.
 fn round_share(share: f64) -> f64 {
     (share * 1e6).round() / 1e6
 }
@@ -331,7 +331,7 @@ pub(super) fn size_offsets(
     Ok((offsets.collect(), errors))
 }
 
-/// Returns the nearest non-decreasing values in the mean square: neighbours in the wrong order share their mean.
+/// Return the nearest non-decreasing values in the mean square: neighbours in the wrong order share their mean.
 fn in_order(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {

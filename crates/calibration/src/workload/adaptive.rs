@@ -6,7 +6,7 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 
 use super::FixedRateSaturator;
 
-/// Interval of the choice of a rate.
+/// Interval between choices of a rate.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Sends packets of one length at the rate that a [`QueueKeeper`] chooses.
@@ -34,7 +34,7 @@ impl AdaptiveSaturator {
         }
     }
 
-    /// Reports an arrival: see [`QueueKeeper::arrived`].
+    /// Report an arrival: see [`QueueKeeper::arrived`].
     pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
         self.keeper.arrived(now, index, sent_ns, arrived_ns);
     }
@@ -94,8 +94,8 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// NSDI 2013, §4.1: 0.75 and 3 s).
 ///
 /// The paper widens a window by one for each packet with a short delay, and narrows it by 20 for each with a long
-/// delay; a change of the path's rate then shows only after the whole queue. Here the window is the rate delivered in
-/// the last second times the intended delay. The rate is the delivered rate plus what the window lacks: it follows a
+/// delay; a change of the path's rate is then visible only after the whole queue. Here the window is the rate delivered
+/// in the last second times the intended delay. The rate is the delivered rate plus what the window lacks: it follows a
 /// change within a second, and grows exponentially without a queue. A queue that overflows before the intended delay is
 /// sent twice the delivered rate. Reports of arrivals must take another path than the saturated one.
 #[derive(Clone, Debug, Default)]
@@ -110,8 +110,8 @@ pub struct QueueKeeper {
     /// Number of packets sent; estimated number sent since then; number known to have arrived or to have been
     /// overtaken.
     sent: u32,
-    thought: f64,
-    through: u32,
+    estimated: f64,
+    passed: u32,
     /// Receiver's time stamps of the last [`SPAN_NS`], with packet numbers.
     arrivals: VecDeque<(i64, u32)>,
     /// Minimum difference of the two clocks' stamps.
@@ -125,7 +125,7 @@ pub struct QueueKeeper {
 }
 
 impl QueueKeeper {
-    /// For packets of `bytes` (IP length) with queueing delays of `least` to `most`, at a rate of at most `fastest`.
+    /// A keeper for packets of `bytes` (IP length), queueing delays of `least` to `most`, and rates up to `fastest`.
     pub fn new(least: Duration, most: Duration, bytes: u16, fastest: BitRate, now: Time) -> Self {
         let bits = f64::from(bytes.max(1)) * 8.0;
         Self {
@@ -141,20 +141,20 @@ impl QueueKeeper {
         }
     }
 
-    /// Notes that `count` packets have been sent in total.
+    /// Record that `count` packets have been sent in total.
     pub fn sent(&mut self, count: u32) {
         if count > self.sent {
             self.sent = count;
-            self.thought = 0.0;
+            self.estimated = 0.0;
         }
     }
 
-    /// Notes that packet `index`, sent at `sent_ns` on the sender's clock, arrived at `arrived_ns` on the receiver's
+    /// Record that packet `index`, sent at `sent_ns` on the sender's clock, arrived at `arrived_ns` on the receiver's
     /// clock. The clocks may differ.
     pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
         self.last_report = self.last_report.max(now);
-        self.through = self.through.max(index.saturating_add(1));
-        self.sent(self.through);
+        self.passed = self.passed.max(index.saturating_add(1));
+        self.sent(self.passed);
         let delay = arrived_ns.wrapping_sub(sent_ns);
         let least = self.least_delay_ns.map_or(delay, |least| least.min(delay));
         self.least_delay_ns = Some(least);
@@ -188,24 +188,24 @@ impl QueueKeeper {
         1.0 - self.arrivals.len() as f64 / sent > OVERFLOWING
     }
 
-    /// Chooses the rate from now on. Call this every 50 or 100 ms.
+    /// Choose the rate from now on. Call this every 50 or 100 ms.
     pub fn choose(&mut self, now: Time) -> BitRate {
-        let passed = now.since(self.chosen);
-        self.thought += self.rate * passed.as_secs_f64();
+        let since = now.since(self.chosen);
+        self.estimated += self.rate * since.as_secs_f64();
         if now.since(self.last_report) >= SILENCE {
-            self.through = self.sent;
-            self.thought = 0.0;
+            self.passed = self.sent;
+            self.estimated = 0.0;
             self.arrivals.clear();
             self.last_report = now;
         }
         if let Some(waited) = self.waited {
             let middle = (self.least + self.most).as_secs_f64() / 2.0;
-            let step = passed.as_secs_f64().min(0.2) / LEARNING.as_secs_f64();
+            let step = since.as_secs_f64().min(0.2) / LEARNING.as_secs_f64();
             self.aim = (self.aim + (middle - waited.as_secs_f64()) * step)
                 .clamp(middle, middle + self.most.as_secs_f64());
         }
         let delivered = self.delivered();
-        let underway = f64::from(self.sent - self.through) + self.thought;
+        let underway = f64::from(self.sent - self.passed) + self.estimated;
         let lacking = delivered * self.aim - underway;
         let most = if self.overflows() {
             OVERLOAD * delivered

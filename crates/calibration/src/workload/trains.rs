@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Runs a plan with punctual calls.
+    /// Run a plan with punctual calls.
     fn run(plan: TrainPlan) -> Vec<(Time, u32, Train)> {
         let mut scheduler = TrainScheduler::new(plan, Time::from_millis(3));
         let mut emitted = Vec::new();

@@ -85,7 +85,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Creates an engine for a checked configuration. `tuns` has the device of each vertex, if there is one. `mailbox`
+    /// Create an engine for a checked configuration. `tuns` has the device of each vertex, if there is one. `mailbox`
     /// is an event descriptor, signalled after each addition to `requests`.
     pub fn new(
         config: &Config,
@@ -194,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// Reads at most a batch of packets from the device of `vertex` into the path model. Returns their number.
+    /// Read at most a batch of packets from the device of `vertex` into the path model. Return their number.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + pace::READING;
         for count in 0..BATCH {
@@ -233,7 +233,7 @@ impl Engine {
         Ok(BATCH)
     }
 
-    /// Sets the metadata of a packet. Returns its direction, if there is one, and its segments.
+    /// Set the metadata of a packet. Return its direction, if there is one, and its segments.
     fn admit(
         &mut self,
         vertex: usize,
@@ -258,7 +258,7 @@ impl Engine {
         Some((direction, segments))
     }
 
-    /// Passes all segments of a packet to a direction, in order.
+    /// Pass all segments of a packet to a direction, in order.
     fn enter(&mut self, slot: u32, segments: u16, direction: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
         let Packet { layout, tag, .. } = *self.pool.packet(slot);
@@ -278,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// Runs the model until `now`, event by event in order of time over all directions.
+    /// Run the model until `now`, event by event in order of time over all directions.
     fn advance(&mut self, now: Time) {
         while let Some(time) = self.next_event().filter(|&time| time <= now) {
             self.deliver_all(time, now);
@@ -292,13 +292,13 @@ impl Engine {
         }
     }
 
-    /// Returns the time of the next event of the model or a proxy.
+    /// Return the time of the next event of the model or a proxy.
     fn next_event(&self) -> Option<Time> {
         let proxies = self.proxies.iter().filter_map(Port::timer);
         self.graph.next_event().into_iter().chain(proxies).min()
     }
 
-    /// Passes a segment that reaches a vertex to the proxies there. Returns the segment, unless a proxy keeps it.
+    /// Pass a segment that reaches a vertex to the proxies there. Return the segment, unless a proxy keeps it.
     /// direction: the direction that it leaves; none if it comes from a proxy.
     fn divide(
         &mut self,
@@ -333,21 +333,21 @@ impl Engine {
         Some(segment)
     }
 
-    /// Stores a packet of a proxy in the pool.
+    /// Store a packet of a proxy in the pool.
     fn insert(&mut self, bytes: &[u8], number: u64, source: u16, to: u16) -> Option<Segment> {
         let (mut packet, _) = Packet::parse(bytes, number, source);
         packet.destination = to;
         self.pool.insert(bytes, packet).map(Segment::first)
     }
 
-    /// Collects the packets that leave a proxy at the endpoint's current tower.
+    /// Collect the packets that leave a proxy at the endpoint's current tower.
     fn collect_made(&mut self, port: usize, at: Time) {
         let port = &mut self.proxies[port];
         let tower = port.place.tower(self.graph.paths(at));
         port.send(tower, &mut self.made);
     }
 
-    /// Sends packets of proxies into their directions, through the proxies of other endpoints.
+    /// Send packets of proxies into their directions, through the proxies of other endpoints.
     fn send_made(&mut self, at: Time) {
         while let Some(it) = self.made.pop_front() {
             let vertex = usize::from(it.at);
@@ -371,14 +371,14 @@ impl Engine {
         }
     }
 
-    /// Delivers all segments that left directions until `time`, observed at `now`.
+    /// Deliver all segments that left directions until `time`, observed at `now`.
     fn deliver_all(&mut self, time: Time, now: Time) {
         while let Some((direction, outcome)) = self.graph.poll(time) {
             self.deliver(direction, outcome, now);
         }
     }
 
-    /// Handles a segment that left a direction or was dropped in it, observed at `now`.
+    /// Handle a segment that left a direction or was dropped in it, observed at `now`.
     fn deliver(&mut self, direction: usize, mut outcome: Outcome<Segment>, now: Time) {
         self.records.report_outcome(direction, &outcome);
         if let Fate::Dropped(_) = outcome.fate {
@@ -425,7 +425,7 @@ impl Engine {
         }
     }
 
-    /// Writes the packets that have left the model.
+    /// Write the packets that have left the model.
     fn write_all(&mut self) {
         for vertex in self.waiting.drain(..) {
             let Device {
@@ -450,7 +450,7 @@ impl Engine {
         self.write_by = now() + pace::READING;
     }
 
-    /// Sends finished bins and records to their files.
+    /// Send finished bins and record to their files.
     fn flush(&mut self, now: Time) {
         self.records.bins(&mut self.graph, now);
         if let Some(second) = self.seconds.next(now) {

@@ -112,7 +112,7 @@ impl Engine {
         self.graph.restart(now, zero, offset);
     }
 
-    /// Runs the model and the clocks of all directions until now.
+    /// Run the model and the clocks of all directions until now.
     fn catch_up(&mut self) -> Time {
         let now = now();
         self.advance(now);
@@ -156,7 +156,7 @@ impl Engine {
         directions.map(|it| it.in_force().to_vec()).collect()
     }
 
-    /// Changes a stage from now on. Returns the time, and the previous origin of the stage's parameters. Packets that
+    /// Change a stage from now on. Return the time, and the previous origin of the stage's parameters. Packets that
     /// have already left the stage are unaffected.
     pub fn change(
         &mut self,
@@ -174,7 +174,7 @@ impl Engine {
         changed.map(|()| (at, before))
     }
 
-    /// Writes all packets and records, and stops.
+    /// Write all packets and records, and stops.
     pub fn finish(&mut self) -> Result<Summary> {
         self.finished = true;
         let now = self.catch_up();

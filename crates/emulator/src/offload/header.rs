@@ -15,7 +15,7 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 pub const CWR: u8 = 0x80;
 
-/// Writes the header of a run of segments, from `first` to `last`, into `out`. Returns the length, and the header for
+/// Write the header of a run of segments, from `first` to `last`, into `out`. Return the length, and the header for
 /// the device.
 ///
 /// Like the kernel's segmentation: IPv4 identification and TCP sequence continue from segment to segment. FIN and PSH
@@ -76,7 +76,7 @@ pub fn write_header(
     (length, vnet)
 }
 
-/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5); the first 12 bytes are enough.
+/// Set the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5); the first 12 bytes are enough.
 /// The IPv4 checksum is updated, not recomputed (RFC 1624, equation 3), so that a wrong checksum stays wrong.
 pub fn mark(header: &mut [u8]) {
     if header[0] >> 4 == 6 {
@@ -89,7 +89,7 @@ pub fn mark(header: &mut [u8]) {
     put(header, 10, !fold(sum));
 }
 
-/// Completes the headers of a TCP packet made here, after the device's header: the IP length, the IPv4 checksum, and
+/// Complete the headers of a TCP packet made here, after the device's header: the IP length, the IPv4 checksum, and
 /// the sum over the pseudo header. The device completes the TCP checksum. network: bytes of the IP header, without
 /// options.
 pub fn seal(bytes: &mut [u8], network: usize) {
@@ -141,7 +141,7 @@ pub(super) fn sum(bytes: &[u8]) -> u16 {
     fold(words.sum::<u32>() + last)
 }
 
-/// Folds a sum into 16 bits.
+/// Fold a sum into 16 bits.
 pub(super) fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -62,7 +62,7 @@ impl Run {
         self.segments
     }
 
-    /// Adds `next` after `last`, the last segment so far, if the kernel's segmentation of the longer super-packet
+    /// Add `next` after `last`, the last segment so far, if the kernel's segmentation of the longer super-packet
     /// yields `next` unchanged. `neighbours`: the two are neighbours in one packet.
     pub fn join(&mut self, last: View<'_>, next: View<'_>, neighbours: bool) -> bool {
         let layout = next.layout;
@@ -174,7 +174,7 @@ pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Completes an open checksum (virtio 1.2, section 5.1.6.2); returns `false` for an invalid position.
+/// Complete an open checksum (virtio 1.2, section 5.1.6.2); return `false` for an invalid position.
 fn finish(packet: &mut [u8], vnet: Vnet) -> bool {
     if !vnet.partial_checksum {
         return true;

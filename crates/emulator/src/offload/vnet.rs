@@ -45,7 +45,7 @@ impl Vnet {
         self.kind & !GSO_ECN != 0
     }
 
-    /// Reads the header.
+    /// Read the header.
     pub fn parse(bytes: &[u8; VNET_BYTES]) -> Self {
         let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Self {

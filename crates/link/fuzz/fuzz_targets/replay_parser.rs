@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Passes packets; the bytes determine their sizes and arrivals.
+/// Pass packets; the bytes determine their sizes and arrivals.
 fn play(light: LightRows, compensation: Compensation, bytes: &[u8]) {
     let Ok(heavy) = Trace::from_millis([1, 7]) else {
         return;

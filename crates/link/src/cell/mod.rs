@@ -89,7 +89,7 @@ fn refuse<T>(reason: impl Into<String>) -> Result<T, CellError> {
 }
 
 impl CellConfig {
-    /// Refuses an unworkable configuration.
+    /// Refuse an unworkable configuration.
     pub fn check(&self) -> Result<(), CellError> {
         if self.slot < LEAST_SLOT {
             let slot = self.slot;
@@ -148,7 +148,7 @@ pub struct Members<'a, P> {
 }
 
 impl<P> Members<'_, P> {
-    /// Returns the direction of a user; numbers begin at 0.
+    /// Return the direction of a user; numbers begin at 0.
     pub fn direction(&mut self, user: usize) -> &mut Direction<P> {
         &mut self.directions[self.users[user]]
     }
@@ -195,7 +195,7 @@ struct User {
 }
 
 impl Cell {
-    /// Returns an idle cell of these directions, whose slots begin at `zero`.
+    /// Return an idle cell of these directions, whose slots begin at `zero`.
     ///
     /// Errors if the configuration is [wrong](CellConfig::check). Directions that do not [fit](check_stages) are served
     /// as without a cell.
@@ -230,27 +230,27 @@ impl Cell {
         Ok(cell)
     }
 
-    /// Returns the time of the next [`step`](Self::step); `None` while the cell is uncontended and its users stay.
+    /// Return the time of the next [`step`](Self::step); `None` while the cell is uncontended and its users stay.
     pub fn next_event(&self) -> Option<Time> {
         self.next
     }
 
-    /// Returns when users next enter or leave.
+    /// Return when users next enter or leave.
     pub fn next_move(&self) -> Option<Time> {
         self.next_move
     }
 
-    /// Returns the user whose queue is served at present.
+    /// Return the user whose queue is served at present.
     pub fn owner(&self) -> Option<usize> {
         self.owner
     }
 
-    /// Returns the duration of a slot.
+    /// Return the duration of a slot.
     pub fn slot(&self) -> Duration {
         self.slot
     }
 
-    /// Returns the number of users that would share the cell's time if `user` had packets waiting, `user` included, as
+    /// Return the number of users that would share the cell's time if `user` had packets waiting, `user` included, as
     /// of the last call.
     pub fn sharers(&self, user: usize) -> usize {
         self.waiting + usize::from(!self.users[user].waiting)
@@ -266,7 +266,7 @@ impl Cell {
         self.users.iter().map(|user| user.served)
     }
 
-    /// Restarts the slots at `zero` and forgets the past; called after the restart of the directions. Users absent at
+    /// Restart the slots at `zero` and forget the past; called after the restart of the directions. Users absent at
     /// the start leave at `now`; users present at the start enter in the following call of
     /// [`look_again`](Self::look_again).
     pub fn restart(&mut self, now: Time, zero: Time, members: &mut Members<'_, impl Clone>) {
@@ -275,7 +275,7 @@ impl Cell {
         self.plan(members);
     }
 
-    /// Notes that directions have changed or restarted by `now`.
+    /// Record that directions have changed or restarted by `now`.
     pub fn look_again(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         let start = self.start.filter(|_| self.waiting > 1);
         self.end = self.end.min(start.unwrap_or(Time::MAX));
@@ -294,7 +294,7 @@ impl Cell {
         }
     }
 
-    /// Notes that a user's direction has accepted a packet at `now`. to_come: bytes that the user will send beyond its
+    /// Record that a user's direction has accepted a packet at `now`. to_come: bytes that the user will send beyond its
     /// queue, if the caller knows.
     pub fn arrived(
         &mut self,
@@ -323,7 +323,7 @@ impl Cell {
         self.plan(members);
     }
 
-    /// Processes the [event](Self::next_event) due at `now`.
+    /// Process the [event](Self::next_event) due at `now`.
     pub fn step(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         if now < self.end {
             // Departures from the owner's queue come first.
@@ -349,7 +349,7 @@ impl Cell {
         self.plan(members);
     }
 
-    /// Brings [`served`](Self::served) up to `now`; called after the directions have caught up.
+    /// Bring [`served`](Self::served) up to `now`; called after the directions have caught up.
     pub fn catch_up(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         self.reach(now);
         if let Some(emptied) = self.emptied(now, members) {
@@ -361,7 +361,7 @@ impl Cell {
         self.plan(members);
     }
 
-    /// Lets users leave and enter at `now`.
+    /// Let users leave and enter at `now`.
     fn move_users(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         self.let_leave(now, members);
         for user in 0..self.users.len() {
@@ -389,7 +389,7 @@ impl Cell {
         }
     }
 
-    /// Removes a user from the cell: its direction is served as without a cell, and others get the rest of its slot.
+    /// Remove a user from the cell: its direction is served as without a cell, and others get the rest of its slot.
     fn leave(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         if self.owner == Some(user) {
             match self.emptied(now, members) {
@@ -409,12 +409,12 @@ impl Cell {
         }
     }
 
-    /// Adds a user to the cell at `now`, with the packets in its queue.
+    /// Add a user to the cell at `now`, with the packets in its queue.
     fn enter(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         let present = self.users.iter().filter(|each| each.present);
         let throughput = self
             .scheduler
-            .entering(present.map(|each| each.throughput), now);
+            .initial_average(present.map(|each| each.throughput), now);
         let entering = &mut self.users[user];
         entering.present = true;
         entering.throughput = throughput;
@@ -435,13 +435,13 @@ impl Cell {
         direction.potential(now, self.end, left) > 0.0
     }
 
-    /// Returns when the owner's queue became empty, if it had packets and is empty at `now`.
+    /// Return when the owner's queue became empty, if it had packets and is empty at `now`.
     fn emptied(&mut self, now: Time, members: &mut Members<'_, impl Clone>) -> Option<Time> {
         let owner = self.owner.filter(|&owner| self.users[owner].waiting)?;
         members.direction(owner).emptied(now)
     }
 
-    /// Notes that the owner's queue is empty.
+    /// Record that the owner's queue is empty.
     fn yield_cell(&mut self, emptied: Time, members: &mut Members<'_, impl Clone>) {
         self.account(emptied, members);
         if let Some(owner) = self.owner {
@@ -450,7 +450,7 @@ impl Cell {
         }
     }
 
-    /// Gives the rest of the slot at `now` to a waiting user with opportunities in it, if there is one; a lone waiting
+    /// Give the rest of the slot at `now` to a waiting user with opportunities in it, if there is one; a lone waiting
     /// user gets it in any case.
     fn choose(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         if self.waiting == 0 {
@@ -490,7 +490,7 @@ impl Cell {
         }
     }
 
-    /// Gives the cell to another user from `now` on.
+    /// Give the cell to another user from `now` on.
     fn pass_to(&mut self, user: usize, now: Time, members: &mut Members<'_, impl Clone>) {
         if self.owner == Some(user) {
             return;
@@ -503,14 +503,14 @@ impl Cell {
         self.owner = Some(user);
     }
 
-    /// Returns the unused share of the owner's capacity at `now`.
+    /// Return the unused share of the owner's capacity at `now`.
     fn share_left(&self, now: Time, members: &mut Members<'_, impl Clone>) -> Share {
         self.owner.map_or(Share::WHOLE, |owner| {
             members.direction(owner).share_left(now)
         })
     }
 
-    /// Counts the owner's time and capacity up to `now`.
+    /// Count the owner's time and capacity up to `now`.
     fn account(&mut self, now: Time, members: &mut Members<'_, impl Clone>) {
         let (Some(since), Some(owner)) = (self.since.take(), self.owner) else {
             return;
@@ -526,7 +526,7 @@ impl Cell {
         }
     }
 
-    /// Performs the future start if it is due.
+    /// Perform the future start if it is due.
     fn reach(&mut self, now: Time) {
         let Some(zero) = self.start.filter(|&start| start <= now) else {
             return;
@@ -539,7 +539,7 @@ impl Cell {
         }
     }
 
-    /// Returns the end of the slot that contains `now`.
+    /// Return the end of the slot that contains `now`.
     fn slot_end(&self, now: Time) -> Time {
         let slot = self.slot.as_nanos();
         let end = if now < self.zero {

@@ -2,8 +2,8 @@
 
 use crate::time::{Duration, Time};
 
-/// Choice of a cell among users with waiting packets and opportunities in the slot. Among users of equal rank, the cell
-/// chooses the next in turn after the last owner.
+/// The choice of a slot's user, among users with waiting packets and opportunities in the slot. Among users of equal
+/// rank, the slot goes to the next in turn after the last owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scheduler {
@@ -61,7 +61,7 @@ pub struct Candidate {
 }
 
 impl Scheduler {
-    /// Returns the rank of a user: the highest gets the slot.
+    /// Return the rank of a user: the highest gets the slot.
     pub fn rank(self, user: Candidate, now: Time) -> f64 {
         match self {
             Self::RoundRobin {} => 0.0,
@@ -74,8 +74,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the initial average of a user that enters at `now`; present: the averages in the cell.
-    pub fn entering(self, present: impl Iterator<Item = Average>, now: Time) -> Average {
+    /// Return the initial average of a user that enters at `now`; present: the averages in the cell.
+    pub fn initial_average(self, present: impl Iterator<Item = Average>, now: Time) -> Average {
         let Self::ProportionalFair {
             window,
             begin: Begin::FairShare,
@@ -92,7 +92,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the averaging window, if any.
+    /// Return the averaging window, if any.
     pub fn window(self) -> Option<Duration> {
         match self {
             Self::ProportionalFair { window, .. } => Some(window),
@@ -109,12 +109,12 @@ pub struct Average {
 }
 
 impl Average {
-    /// Returns the sum at `now`, bytes.
+    /// Return the sum at `now`, bytes.
     pub fn at(self, now: Time, window: Duration) -> f64 {
         self.bytes * (-ratio(now.since(self.since), window)).exp()
     }
 
-    /// Adds bytes sent evenly from `from` to `to`.
+    /// Add bytes sent evenly from `from` to `to`.
     pub fn add(&mut self, bytes: f64, from: Time, to: Time, window: Duration) {
         let spans = ratio(to.since(from), window);
         // Bytes sent earlier count less: by the mean of exp(-x) over the spans.

@@ -130,7 +130,7 @@ pub(crate) fn interpolate(
     Duration::from_nanos(u64::try_from(value).unwrap_or(0))
 }
 
-/// Interpolates between any numbers.
+/// Interpolate between any numbers.
 #[inline]
 pub(crate) fn on_line(before: (u64, i128), after: (u64, i128), position: u64) -> i128 {
     let width = i128::from(after.0) - i128::from(before.0);
@@ -183,7 +183,7 @@ impl<T> Configured<DelayConfig> for Delay<T> {
         }
     }
 
-    /// Changes the delay of later packets; packets in transit keep their departure, and the generator its state.
+    /// Change the delay of later packets; packets in transit keep their departure, and the generator its state.
     fn change(&mut self, config: &DelayConfig, _: Time, _: Time, _: Duration) {
         self.least = config.least();
         self.line.set_reordering(config.reorders());
@@ -195,7 +195,7 @@ impl<T> Configured<DelayConfig> for Delay<T> {
 }
 
 impl<P> Behaviour<P> for Delay<Item<P>> {
-    /// Plays the recording from position `offset` on at `zero`; packets in transit keep their departure.
+    /// Play the recording from position `offset` on at `zero`; packets in transit keep their departure.
     fn restart(&mut self, zero: Time, _: Time, offset: Duration) {
         self.zero = zero;
         self.offset = offset;
@@ -226,12 +226,12 @@ impl<T> Delay<T> {
         self.line.push(now + delay, packet);
     }
 
-    /// Removes all packets in transit.
+    /// Remove all packets in transit.
     pub(crate) fn drain(&mut self) -> Vec<T> {
         self.line.drain()
     }
 
-    /// Returns the minimum delay of a packet.
+    /// Return the minimum delay of a packet.
     pub(crate) fn least(&self) -> Duration {
         self.least
     }

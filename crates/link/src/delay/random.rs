@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::random::{Probability, Random, Seed};
 use crate::time::Duration;
 
-/// A delay drawn anew for every packet.
+/// A random delay, drawn for every packet.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomDelay {
@@ -106,13 +106,13 @@ impl TryFrom<Vec<Duration>> for Observed {
 const CUT: f64 = 32_767.0 / 8_192.0;
 
 impl Distribution {
-    /// Returns the distribution of the given observations; `None` if there are none.
+    /// Return the distribution of the given observations; `None` if there are none.
     pub fn empirical(observations: Vec<Duration>) -> Option<Self> {
         let delays = observations.try_into().ok()?;
         Some(Self::Empirical { delays })
     }
 
-    /// Returns the `u` quantile of the delay; 0 ≤ u < 1.
+    /// Return the `u` quantile of the delay; 0 ≤ u < 1.
     pub(crate) fn quantile(&self, u: f64) -> Duration {
         let around = |mean: &Duration, scale: &Duration, z: f64| {
             Duration::from_secs_f64(mean.as_secs_f64() + scale.as_secs_f64() * z)
@@ -161,7 +161,7 @@ impl Draw {
         *self = Self::new(self.config.clone());
     }
 
-    /// Changes the distribution of later draws; the generator keeps its state.
+    /// Change the distribution of later draws; the generator keeps its state.
     pub(crate) fn change(&mut self, config: RandomDelay) {
         self.config = config;
     }

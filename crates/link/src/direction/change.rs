@@ -69,7 +69,7 @@ impl What {
 }
 
 impl<P: Clone> Direction<P> {
-    /// Adds changes known beforehand. They happen again after every [restart](Self::restart), which begins with the
+    /// Add changes known beforehand. They happen again after every [restart](Self::restart), which begins with the
     /// stages given to [`new`](Self::new).
     ///
     /// Errors if a change names a missing stage, or a stage of another kind.
@@ -82,7 +82,7 @@ impl<P: Clone> Direction<P> {
         Ok(self)
     }
 
-    /// Changes a stage from `at` on, or from now on if `at` is past. `stage` counts from 0, and `config` must be of the
+    /// Change a stage from `at` on, or from now on if `at` is past. `stage` counts from 0, and `config` must be of the
     /// stage's present kind.
     ///
     /// The change drops no packets, except those that [exceed](crate::DropReason::QueueFull) a smaller limit: drop-head
@@ -125,7 +125,7 @@ impl<P: Clone> Direction<P> {
         Err(ChangeError(problem))
     }
 
-    /// Adds a pending event after all events at or before its time.
+    /// Add a pending event after all events at or before its time.
     pub(super) fn schedule(&mut self, pending: Pending) {
         let index = self.pending.partition_point(|other| other.at <= pending.at);
         self.pending.insert(index, pending);
@@ -141,7 +141,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Applies a pending event at `at`. Earlier departures must have been taken.
+    /// Apply a pending event at `at`. Earlier departures must have been taken.
     pub(super) fn apply(&mut self, pending: Pending, at: Time) {
         match pending.what {
             What::Restart(offset) => self.start(pending.at, at, offset),
@@ -196,7 +196,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Closes or opens the stage with the queue, as the gates require at `at`, and plans the next gate event.
+    /// Close or open the stage with the queue, as the gates require at `at`, and plan the next gate event.
     pub(super) fn set_gate(&mut self, at: Time) {
         let zero = self.zero;
         let gates = self.stages.iter().filter_map(|stage| match stage {
@@ -240,7 +240,7 @@ impl<P: Clone> Direction<P> {
         self.queue_changed(index, at);
     }
 
-    /// Drops the packets in flight behind a stage.
+    /// Drop the packets in flight behind a stage.
     fn drop_in_flight(&mut self, index: usize, at: Time) {
         for stage in index + 1..self.stages.len() {
             let Stage::Delay(delay) = &mut self.stages[stage] else {
@@ -252,7 +252,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Begins a new grid of bins, with the schedule from `at` on.
+    /// Begin a new grid of bins, with the schedule from `at` on.
     fn lay_bins(&mut self, at: Time) {
         let offer = self.offer();
         if let Some(meter) = &mut self.meter {

@@ -112,7 +112,7 @@ impl<P: Clone> Direction<P> {
         direction
     }
 
-    /// Starts schedules, recorded series, random generators and the bins of the meter anew at `zero`, with `offset`
+    /// Restart schedules, recorded series, random generators and the bins of the meter at `zero`, with `offset`
     /// added to the configured offset of traces and series.
     ///
     /// Packets that are queued or in flight stay. If `zero` lies in the future, nothing changes until then. If it lies
@@ -128,12 +128,12 @@ impl<P: Clone> Direction<P> {
         self.settle(self.clock);
     }
 
-    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`, without a tag.
+    /// Take in a packet of `size` bytes (its IP length) that arrives at `now`, without a tag.
     pub fn accept(&mut self, now: Time, packet: P, size: Bytes) {
         self.accept_tagged(now, packet, size, Tag::default());
     }
 
-    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`.
+    /// Take in a packet of `size` bytes (its IP length) that arrives at `now`.
     pub fn accept_tagged(&mut self, now: Time, packet: P, size: Bytes, tag: Tag) {
         let now = self.settle(now);
         self.held.packets.0 += 1;
@@ -145,7 +145,7 @@ impl<P: Clone> Direction<P> {
         self.next = self.next_internal();
     }
 
-    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
+    /// Return when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
     ///
     /// The instant is never later than the next delivery. If it is earlier, `poll` returns `None`, and this method a
     /// later instant. A drop may be reported late: by the minimum delay of the stages behind it.
@@ -171,13 +171,13 @@ impl<P: Clone> Direction<P> {
         earliest
     }
 
-    /// Returns the next packet that has left or been dropped by `now`, in order of time; call until `None`.
+    /// Return the next packet that has left or been dropped by `now`, in order of time; call until `None`.
     pub fn poll(&mut self, now: Time) -> Option<Outcome<P>> {
         self.settle(now);
         self.outcomes.pop_front()
     }
 
-    /// Returns the queue of the first bottleneck, as of the last call.
+    /// Return the queue of the first bottleneck, as of the last call.
     pub fn queue(&self) -> QueueLevel {
         self.metered
             .and_then(|index| self.stages[index].level())
@@ -189,12 +189,12 @@ impl<P: Clone> Direction<P> {
         self.closed
     }
 
-    /// Returns the packets that have neither left nor been dropped, as of the last call.
+    /// Return the packets that have neither left nor been dropped, as of the last call.
     pub fn held(&self) -> QueueLevel {
         self.held
     }
 
-    /// Processes all events up to `now`, with pending restarts and changes at their instants. Returns the direction's
+    /// Process all events up to `now`, with pending restarts and changes at their instants. Return the direction's
     /// time.
     fn settle(&mut self, now: Time) -> Time {
         let now = now.max(self.clock);
@@ -220,7 +220,7 @@ impl<P: Clone> Direction<P> {
         now
     }
 
-    /// Moves packets from stage to stage in order of time, up to and including `until`.
+    /// Move packets from stage to stage in order of time, up to and including `until`.
     fn run(&mut self, until: Time) {
         while let Some((index, now)) = self.next.filter(|&(_, now)| now <= until) {
             match self.stages[index].step(now) {
@@ -243,7 +243,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Returns the stage with the next event, and its time; the last of several stages at one instant.
+    /// Return the stage with the next event, and its time; the last of several stages at one instant.
     #[inline]
     fn next_internal(&self) -> Option<(usize, Time)> {
         let mut next: Option<(usize, Time)> = None;
@@ -257,7 +257,7 @@ impl<P: Clone> Direction<P> {
         next
     }
 
-    /// Passes a duplicate to a stage, after the original.
+    /// Pass a duplicate to a stage, after the original.
     #[cold]
     fn double(&mut self, first: usize, now: Time, item: Item<P>) {
         self.held = self.held.plus(item.size);
@@ -265,7 +265,7 @@ impl<P: Clone> Direction<P> {
         self.twins.push_back((first, now, item));
     }
 
-    /// Passes a packet to the given stage, and through the stages that do not delay it.
+    /// Pass a packet to the given stage, and through the stages that do not delay it.
     #[inline]
     fn enter(&mut self, first: usize, now: Time, item: Item<P>) {
         self.pass(first, now, item);
@@ -326,7 +326,7 @@ impl<P: Clone> Direction<P> {
         self.finish(now, item, Fate::Delivered);
     }
 
-    /// Reports the packets that a queue has dropped. Returns whether there were any.
+    /// Report the packets that a queue has dropped. Return whether there were any.
     #[inline]
     fn report_dropped(&mut self, index: usize, now: Time) -> bool {
         let dropped = self.stages[index].dropped();
@@ -364,7 +364,7 @@ impl<P: Clone> Direction<P> {
         });
     }
 
-    /// Returns the earliest departure from a stage. A pending restart or change can alter a bottleneck's departure, and
+    /// Return the earliest departure from a stage. A pending restart or change can alter a bottleneck's departure, and
     /// a gate the departure of packets in flight.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_delivery();
@@ -384,13 +384,13 @@ impl<P: Clone> Direction<P> {
 }
 
 impl<P: Clone> Direction<P> {
-    /// Returns the direction with a meter. Its [bins](Self::finished_bins) accumulate until they are taken.
+    /// Return the direction with a meter. Its [bins](Self::finished_bins) accumulate until they are taken.
     pub fn with_meter(mut self) -> Self {
         self.meter = Some(Meter::new(self.zero, self.offer()));
         self
     }
 
-    /// Returns the meter's bins that have ended by `now` and were not taken before, in order of time, without a gap.
+    /// Return the meter's bins that have ended by `now` and were not taken before, in order of time, without a gap.
     ///
     /// The first bin contains `zero`, or the first packet if earlier. Empty without a [meter](Self::with_meter).
     pub fn finished_bins(&mut self, now: Time) -> impl Iterator<Item = Bin> + '_ {
@@ -399,7 +399,7 @@ impl<P: Clone> Direction<P> {
         std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
     }
 
-    /// Counts a delivered or dropped packet.
+    /// Count a delivered or dropped packet.
     #[inline]
     fn ended(&mut self, now: Time, size: Bytes, fate: Fate) {
         let Some(meter) = &mut self.meter else {
@@ -424,7 +424,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Reports a changed schedule to the meter.
+    /// Report a changed schedule to the meter.
     fn offer_changed(&mut self, index: usize) {
         if let Stage::WorkloadDependent(link) = &mut self.stages[index]
             && let Some(from) = link.take_spliced()

@@ -6,24 +6,24 @@ use crate::time::{Duration, Time, earlier};
 use crate::units::{Packets, Share};
 
 impl<P: Clone> Direction<P> {
-    /// Makes the direction a user of a cell.
+    /// Make the direction a user of a cell.
     pub(crate) fn join_cell(&mut self) {
         self.in_cell = true;
     }
 
-    /// Returns the stage where packets queue.
+    /// Return the stage where packets queue.
     fn metered_stage(&self) -> Option<&(dyn Behaviour<P> + '_)> {
         self.metered.map(|index| self.stages[index].behaviour())
     }
 
-    /// Serves nothing from `at` on.
+    /// Serve nothing from `at` on.
     pub(crate) fn bar(&mut self, at: Time) {
         self.end_slot(at);
         self.set_barred(true, Share::WHOLE);
     }
 
-    /// Ends a slot at `at`: opportunities at `at` belong to the next slot, bytes that a steady flow sent by then have
-    /// left. Returns when the queue became empty, if it is.
+    /// End a slot at `at`: opportunities at `at` belong to the next slot, bytes that a steady flow sent by then have
+    /// left. Return when the queue became empty, if it is.
     pub(crate) fn end_slot(&mut self, at: Time) -> Option<Time> {
         let stage = self.metered_stage();
         if stage.is_some_and(|stage| stage.is_steady()) {
@@ -35,7 +35,7 @@ impl<P: Clone> Direction<P> {
         self.empty_since()
     }
 
-    /// Serves again from `at` on, with a share of the capacity at that instant.
+    /// Serve again from `at` on, with a share of the capacity at that instant.
     pub(crate) fn admit(&mut self, at: Time, share: Share) {
         self.settle(at);
         self.set_barred(false, share);
@@ -54,7 +54,7 @@ impl<P: Clone> Direction<P> {
         self.next = self.next_internal();
     }
 
-    /// Returns when the queue became empty, if it is empty at `now`.
+    /// Return when the queue became empty, if it is empty at `now`.
     pub(crate) fn emptied(&mut self, now: Time) -> Option<Time> {
         self.settle(now);
         self.empty_since()
@@ -64,26 +64,26 @@ impl<P: Clone> Direction<P> {
         (self.queue().packets == Packets(0)).then_some(self.emptied)
     }
 
-    /// Returns when the queue or its service may next change without an arrival.
+    /// Return when the queue or its service may next change without an arrival.
     pub(crate) fn queue_event(&self) -> Option<Time> {
         let event = self.metered_stage().and_then(|stage| stage.queue_event());
         let change = self.pending.front().map(|pending| pending.at);
         earlier(event, change)
     }
 
-    /// Returns the unused share of the bottleneck's capacity at `at`.
+    /// Return the unused share of the bottleneck's capacity at `at`.
     pub(crate) fn share_left(&self, at: Time) -> Share {
         let stage = self.metered_stage();
         stage.map_or(Share::WHOLE, |stage| stage.left(at))
     }
 
-    /// Returns the capacity of the bottleneck from `from` up to but excluding `to`, bytes, used or not.
+    /// Return the capacity of the bottleneck from `from` up to but excluding `to`, bytes, used or not.
     pub fn offered(&self, from: Time, to: Time) -> f64 {
         let stage = self.metered_stage();
         stage.map_or(0.0, |stage| stage.potential(from, to))
     }
 
-    /// Returns the bytes that the bottleneck can carry from `from` up to but excluding `to`, with `share` of its
+    /// Return the bytes that the bottleneck can carry from `from` up to but excluding `to`, with `share` of its
     /// capacity at `from`; zero during an outage.
     pub(crate) fn potential(&self, from: Time, to: Time, share: Share) -> f64 {
         let Some(stage) = self.metered_stage() else {

@@ -39,7 +39,7 @@ pub struct DirectionConfig {
 }
 
 impl From<Vec<StageConfig>> for DirectionConfig {
-    /// Returns a direction of these stages that stays at vertex 0.
+    /// Return a direction of these stages that stays at vertex 0.
     fn from(stages: Vec<StageConfig>) -> Self {
         Self {
             stages,
@@ -147,7 +147,7 @@ struct SharedCell {
 }
 
 impl<P: Clone> Graph<P> {
-    /// Returns a graph at rest whose schedules, changes, moves and slots start at `zero`.
+    /// Return a graph at rest whose schedules, changes, moves and slots start at `zero`.
     ///
     /// Errors: a change or a cell that does not fit.
     pub fn new(config: GraphConfig, zero: Time) -> Result<Self, GraphError> {
@@ -185,7 +185,7 @@ impl<P: Clone> Graph<P> {
         Ok(graph)
     }
 
-    /// Returns the same graph with a [meter](Direction::with_meter) for each direction.
+    /// Return the same graph with a [meter](Direction::with_meter) for each direction.
     pub fn with_meters(mut self) -> Self {
         let directions = self.directions.into_iter();
         self.directions = directions.map(Direction::with_meter).collect();
@@ -193,18 +193,18 @@ impl<P: Clone> Graph<P> {
         self
     }
 
-    /// Returns the same graph with a tally for each direction.
+    /// Return the same graph with a tally for each direction.
     pub fn with_tallies(mut self) -> Self {
         self.tallies = vec![Tally::default(); self.directions.len()];
         self
     }
 
-    /// Takes in a packet of `size` bytes that arrives at a direction at `now`.
+    /// Take in a packet of `size` bytes that arrives at a direction at `now`.
     pub fn accept(&mut self, now: Time, direction: usize, packet: P, size: Bytes) {
         self.accept_tagged(now, direction, packet, size, Tag::default(), None);
     }
 
-    /// Takes in a packet with its tag. to_come: bytes that the user of a cell will send beyond its queue.
+    /// Take in a packet with its tag. to_come: bytes that the user of a cell will send beyond its queue.
     pub fn accept_tagged(
         &mut self,
         now: Time,
@@ -227,7 +227,7 @@ impl<P: Clone> Graph<P> {
         self.plan(direction);
     }
 
-    /// Returns when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
+    /// Return when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.
     pub fn next_event(&self) -> Option<Time> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
@@ -235,7 +235,7 @@ impl<P: Clone> Graph<P> {
         self.agenda.first().map(|(at, _)| at)
     }
 
-    /// Returns the next packet that has left a direction or been dropped in it by `now`, with the direction; call until
+    /// Return the next packet that has left a direction or been dropped in it by `now`, with the direction; call until
     /// `None`.
     ///
     /// Called at each [event](Self::next_event), outcomes come in order of time over all directions.
@@ -250,7 +250,7 @@ impl<P: Clone> Graph<P> {
         next
     }
 
-    /// Returns the next place of a packet that has left a direction.
+    /// Return the next place of a packet that has left a direction.
     pub fn onward(&self, direction: usize, outcome: &Outcome<P>, destination: usize) -> Onward {
         let vertex = self.topology.at(outcome.released).end(direction);
         if vertex == destination {
@@ -262,12 +262,12 @@ impl<P: Clone> Graph<P> {
             .map_or(Onward::Lost, Onward::Next)
     }
 
-    /// Returns the paths at `time`.
+    /// Return the paths at `time`.
     pub fn paths(&self, time: Time) -> Paths<'_> {
         self.topology.at(time)
     }
 
-    /// Starts directions, moves and slots anew at `zero`, as of `now`; see [`Direction::restart`].
+    /// Restart directions, moves and slots at `zero`, as of `now`; see [`Direction::restart`].
     pub fn restart(&mut self, now: Time, zero: Time, offset: Duration) {
         let now = self.advance(now);
         self.topology.restart(zero);
@@ -283,7 +283,7 @@ impl<P: Clone> Graph<P> {
         self.plan_all();
     }
 
-    /// Changes a stage of a direction from `now` on; see [`Direction::change`].
+    /// Change a stage of a direction from `now` on; see [`Direction::change`].
     pub fn change(
         &mut self,
         now: Time,
@@ -300,7 +300,7 @@ impl<P: Clone> Graph<P> {
         changed
     }
 
-    /// Brings the clocks of all directions and cells up to `now`, which may reveal a drop.
+    /// Bring the clocks of all directions and cells up to `now`, which may reveal a drop.
     pub fn catch_up(&mut self, now: Time) {
         let now = self.advance(now);
         for direction in 0..self.directions.len() {
@@ -314,17 +314,17 @@ impl<P: Clone> Graph<P> {
         }
     }
 
-    /// Returns the directions.
+    /// Return the directions.
     pub fn directions(&self) -> &[Direction<P>] {
         &self.directions
     }
 
-    /// Returns the tally of each direction; see [`with_tallies`](Self::with_tallies).
+    /// Return the tally of each direction; see [`with_tallies`](Self::with_tallies).
     pub fn tallies(&self) -> &[Tally] {
         &self.tallies
     }
 
-    /// Takes the bins of a direction's [meter](Direction::with_meter) that have ended by `now`; see
+    /// Take the bins of a direction's [meter](Direction::with_meter) that have ended by `now`; see
     /// [`Direction::finished_bins`].
     pub fn finished_bins(&mut self, direction: usize, now: Time, mut take: impl FnMut(Bin)) {
         let bins = self.directions[direction].finished_bins(now);
@@ -333,14 +333,14 @@ impl<P: Clone> Graph<P> {
         self.plan(direction);
     }
 
-    /// Returns the time that each user has had a cell with packets waiting, as of the last call.
+    /// Return the time that each user has had a cell with packets waiting, as of the last call.
     pub fn served(&mut self, cell: usize) -> impl Iterator<Item = Duration> + '_ {
         let now = self.clock;
         self.with_cell(cell, |cell, users| cell.catch_up(now, users));
         self.cells[cell].cell.served()
     }
 
-    /// Returns a direction's turn in its cell at `now`, if it is in one: the number of [users](Cell::sharers) that
+    /// Return a direction's turn in its cell at `now`, if it is in one: the number of [users](Cell::sharers) that
     /// share the cell, and the duration of a slot.
     pub fn turn(&mut self, now: Time, direction: usize) -> Option<(usize, Duration)> {
         let now = self.advance(now);
@@ -350,7 +350,7 @@ impl<P: Clone> Graph<P> {
         Some((cell.sharers(user), cell.slot()))
     }
 
-    /// Processes all events up to `now`; returns the clock.
+    /// Process all events up to `now`; return the clock.
     #[inline]
     fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.clock);
@@ -379,14 +379,14 @@ impl<P: Clone> Graph<P> {
         }
     }
 
-    /// Returns the present cell of a direction, and its user number there.
+    /// Return the present cell of a direction, and its user number there.
     #[inline]
     fn visit(&self, direction: usize) -> Option<(usize, usize)> {
         let mut visits = self.visits[direction].iter().copied();
         visits.find(|&(cell, user)| self.cells[cell].cell.is_present(user))
     }
 
-    /// Runs `work` on a cell, which may pass the cell to another direction.
+    /// Run `work` on a cell, which may pass the cell to another direction.
     fn with_cell(&mut self, number: usize, work: impl FnOnce(&mut Cell, &mut Members<'_, P>)) {
         let SharedCell { cell, users } = &mut self.cells[number];
         let before = cell.owner().map(|owner| users[owner]);
@@ -402,7 +402,7 @@ impl<P: Clone> Graph<P> {
         }
     }
 
-    /// Puts the next event of a direction on the agenda.
+    /// Put the next event of a direction on the agenda.
     #[inline]
     fn plan(&mut self, direction: usize) {
         let next = self.directions[direction].next_event();

@@ -121,7 +121,7 @@ fn wrong<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, T
 }
 
 impl GraphTables<'_> {
-    /// Returns the number of the vertex called `name`.
+    /// Return the number of the vertex called `name`.
     fn vertex(&self, name: &str) -> Result<u16, TableError> {
         let number = self.vertices.iter().position(|it| *it == name);
         number.map_or_else(
@@ -130,7 +130,7 @@ impl GraphTables<'_> {
         )
     }
 
-    /// Returns the number of the direction called `name`.
+    /// Return the number of the direction called `name`.
     fn direction(&self, name: &str) -> Result<usize, TableError> {
         let number = self.directions.iter().position(|it| it.name == name);
         number.map_or_else(|| wrong(name, "there is no direction of this name"), Ok)
@@ -143,7 +143,7 @@ impl GraphTables<'_> {
         )
     }
 
-    /// Reads the stages of all directions. Directions that name the same trace share it. open: opens a stage's file.
+    /// Read the stages of all directions. Directions that name the same trace share it. open: opens a stage's file.
     pub fn build<F: Read>(
         &self,
         open: impl FnMut(&Path) -> io::Result<F>,

@@ -34,7 +34,7 @@ const NONE: u16 = u16::MAX;
 pub struct Paths<'a>(&'a Joined);
 
 impl Topology {
-    /// Computes the paths over this many vertices; moves count from `zero` on.
+    /// Compute the paths over this many vertices; moves count from `zero` on.
     pub fn new(vertices: usize, directions: &[DirectionConfig], zero: Time) -> Self {
         let ends = directions.iter().map(|it| (it.from.into(), it.to.into()));
         let mut ends: Vec<Ends> = ends.collect();
@@ -55,12 +55,12 @@ impl Topology {
         Self { zero, periods }
     }
 
-    /// Makes moves count from `zero` on.
+    /// Make moves count from `zero` on.
     pub fn restart(&mut self, zero: Time) {
         self.zero = zero;
     }
 
-    /// Returns the paths at `time`.
+    /// Return the paths at `time`.
     #[inline]
     pub fn at(&self, time: Time) -> Paths<'_> {
         let since = time.since(self.zero);
@@ -70,7 +70,7 @@ impl Topology {
 }
 
 impl Paths<'_> {
-    /// Returns the direction that leads from vertex `from` towards vertex `to`; `None` without a path, or if both are
+    /// Return the direction that leads from vertex `from` towards vertex `to`; `None` without a path, or if both are
     /// equal.
     pub fn next(&self, from: usize, to: usize) -> Option<usize> {
         match self.0.next[from * self.0.vertices + to] {
@@ -79,17 +79,17 @@ impl Paths<'_> {
         }
     }
 
-    /// Returns the vertex that a direction leaves.
+    /// Return the vertex that a direction leaves.
     pub fn begin(&self, direction: usize) -> usize {
         self.0.ends[direction].0
     }
 
-    /// Returns the vertex that a direction reaches.
+    /// Return the vertex that a direction reaches.
     pub fn end(&self, direction: usize) -> usize {
         self.0.ends[direction].1
     }
 
-    /// Returns the number of directions between two vertices, if there is a path.
+    /// Return the number of directions between two vertices, if there is a path.
     pub fn length(&self, from: usize, to: usize) -> Option<usize> {
         let (mut at, mut length) = (from, 0);
         while at != to {
@@ -110,7 +110,7 @@ impl Joined {
     }
 }
 
-/// Searches backwards from each vertex, breadth first.
+/// Search backwards from each vertex, breadth first.
 fn shortest(vertices: usize, ends: &[(usize, usize)]) -> Vec<u16> {
     let mut into = vec![Vec::new(); vertices];
     for (direction, &(from, to)) in ends.iter().enumerate() {

@@ -14,20 +14,19 @@ use crate::units::{Bytes, MTU};
 pub struct CoDelConfig {
     /// The queueing delay that is acceptable.
     ///
-    /// `TARGET`, §4.3: as a standing queue.
+    /// `TARGET` (§4.3): the acceptable delay of a standing queue.
     #[serde(rename = "target_ns")]
     #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     pub target: Duration,
     /// Time for which the delay must exceed the target before packets are dropped.
     ///
-    /// `INTERVAL`, §4.2: about the longest usual round-trip time.
+    /// `INTERVAL` (§4.2): about the longest usual round-trip time.
     #[serde(rename = "interval_ns")]
     #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     pub interval: Duration,
     /// Mark packets that allow it (ECN) instead of dropping them.
     ///
-    /// A marked packet is the one that is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows
-    /// drops only.
+    /// The packet that is sent next is marked, as in Linux (`codel_impl.h`); the pseudocode of the RFC has drops only.
     pub ecn: bool,
     /// Maximum length of the queue; the excess is dropped on arrival.
     #[serde(flatten)]
@@ -72,7 +71,7 @@ struct Candidate<P> {
 }
 
 impl Control {
-    /// Returns the packet to send at `now` (RFC 8289 §5.5). elsewhere: bytes in other lines for the link (§4.4).
+    /// Return the packet to send at `now` (RFC 8289 §5.5). elsewhere: bytes in other lines for the link (§4.4).
     pub(crate) fn dequeue<P>(
         &mut self,
         now: Time,
@@ -122,16 +121,16 @@ impl Control {
         candidate.item
     }
 
-    /// Raises the rate of signals after `drops` elsewhere (`fq_codel_drop` of Linux).
+    /// Raise the rate of signals after `drops` elsewhere (`fq_codel_drop` of Linux).
     pub(crate) fn strengthen(&mut self, drops: u32) {
         self.count = self.count.saturating_add(drops);
     }
 
-    /// `dodequeue` (§5.6).
+    /// Return the next packet of the queue, and whether it may be dropped: `dodequeue` (§5.6).
     fn candidate<P>(&mut self, source: &mut Source<'_, P>) -> Candidate<P> {
         let (now, config) = (source.now, source.config);
         let item = source.line.pop();
-        // Nothing is dropped while at most one packet waits behind it (`maxpacket`, §4.1 and §5.3).
+        // The packet is kept while at most one packet waits behind it (`maxpacket`, §4.1 and §5.3).
         let above = item
             .as_ref()
             .is_some_and(|item| now.since(item.entered) >= config.target && source.backlog() > MTU);
@@ -144,7 +143,7 @@ impl Control {
         Candidate { item, ok_to_drop }
     }
 
-    /// Returns the next drop: t + interval / √count (§5.6).
+    /// Return the time of the next drop: t + interval / √count (§5.6).
     fn control_law(&self, t: Time, config: &CoDelConfig) -> Time {
         let step = config.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         t + Duration::from_nanos(step as u64)
@@ -157,7 +156,7 @@ impl<P> Source<'_, P> {
         self.line.level().bytes + self.elsewhere
     }
 
-    /// Marks the packet, or drops it. Returns whether it was marked, and so kept.
+    /// Mark the packet, or drop it. Return whether it was marked, and so kept.
     fn signal(&mut self, candidate: &mut Candidate<P>) -> bool {
         let marked = self.config.ecn && candidate.item.as_mut().is_some_and(Item::mark);
         if !marked {
@@ -202,7 +201,7 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// Takes every millisecond a packet that has waited 20 ms from a backlog that never shrinks. Returns the times of
+    /// Take every millisecond a packet that has waited 20 ms from a backlog that never shrinks. Return the times of
     /// drops and of marks, in ns.
     fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
         let mut queue = Managed::<_, Control>::new(config, None, Time::ZERO);

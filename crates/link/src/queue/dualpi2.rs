@@ -239,7 +239,7 @@ impl<P> DualPi2<P> {
         })
     }
 
-    /// Performs the missed updates before `now`; the queues have not changed since the last update.
+    /// Perform the missed updates before `now`; the queues have not changed since the last update.
     fn update(&mut self, now: Time) {
         while let Some(at) = self.timer.due(now) {
             let waited = |line: &Line<P>| line.head().map(|head| at.since(head.entered));

@@ -54,7 +54,7 @@ impl<P> Line<P> {
         }
     }
 
-    /// Returns whether the limit allows another packet.
+    /// Return whether the limit allows another packet.
     #[inline]
     pub(crate) fn has_room(&self, limit: &Limit, item: &Item<P>, surcharge: Surcharge) -> bool {
         limit.holds(surcharge.on(self.level().plus(item.size)))
@@ -74,14 +74,14 @@ pub(crate) trait Control: Sized {
         Ok(())
     }
 
-    /// Returns a control whose generators and timers start at `zero`. packet: transmission time at the link's mean
+    /// Return a control whose generators and timers start at `zero`. packet: transmission time at the link's mean
     /// rate, if any.
     fn new(config: &Self::Config, packet: Option<Duration>, zero: Time) -> Self;
 
-    /// Returns the limits of the line.
+    /// Return the limits of the line.
     fn limit(config: &Self::Config) -> &Limit;
 
-    /// Returns the data that counts against the limits besides the waiting packets.
+    /// Return the data that counts against the limits besides the waiting packets.
     #[inline]
     fn surcharge(surcharge: Surcharge) -> Surcharge {
         surcharge

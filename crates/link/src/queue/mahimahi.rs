@@ -13,7 +13,7 @@ use crate::random::Seed;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
-/// Refuses a span shorter than a millisecond. name: the parameter.
+/// Refuse a span shorter than a millisecond. name: the parameter.
 fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     if whole_millis(span) == 0 {
         let nanos = span.as_nanos();
@@ -45,7 +45,7 @@ const HEADERS: Surcharge = Surcharge {
     overhead: Bytes(4),
 };
 
-/// Returns the bytes of a line, TUN headers included.
+/// Return the bytes of a line, TUN headers included.
 fn backlog<P>(line: &Line<P>) -> u64 {
     HEADERS.on(line.level()).bytes.0
 }
@@ -150,7 +150,7 @@ impl Control for CoDel {
 }
 
 impl CoDel {
-    /// Takes the head; also returns whether the queue was too long for an interval.
+    /// Take the head; also returns whether the queue was too long for an interval.
     fn take<P>(
         &mut self,
         config: &MahimahiCoDelConfig,
@@ -172,7 +172,7 @@ impl CoDel {
         Some((item, may_drop))
     }
 
-    /// Drops the present head and returns whether the queue was still too long with this packet.
+    /// Drop the present head and return whether the queue was still too long with this packet.
     fn drop_next_behind<P>(
         &mut self,
         config: &MahimahiCoDelConfig,
@@ -187,7 +187,7 @@ impl CoDel {
         may_drop
     }
 
-    /// Returns `from` + interval / √count, rounded down.
+    /// Return `from` + interval / √count, rounded down.
     fn space_from(&self, config: &MahimahiCoDelConfig, from: u64) -> u64 {
         let interval = whole_millis(config.interval) as f64;
         from.saturating_add((interval / f64::from(self.count).sqrt()) as u64)
@@ -329,7 +329,7 @@ impl Pie {
         self.random.unit() < self.state.drop_prob
     }
 
-    /// Performs the due updates, as if each had found the present backlog.
+    /// Perform the due updates, as if each had found the present backlog.
     fn update(&mut self, config: &MahimahiPieConfig, now: u64, backlog: u64) {
         let [target, burst] = [config.target, config.burst].map(whole_millis);
         while now.saturating_sub(self.last_update) > UPDATE {
@@ -346,7 +346,7 @@ impl Pie {
 }
 
 impl State {
-    /// Measures the departure of a packet of `size` bytes; `backlog` bytes wait behind it.
+    /// Measure the departure of a packet of `size` bytes; `backlog` bytes wait behind it.
     fn measure(&mut self, now: u64, size: u64, backlog: u64) {
         if backlog >= MEASURED && self.measuring.is_none() {
             self.measuring = Some((now, 0));
@@ -408,13 +408,13 @@ impl MinStd {
         Self(state.max(1))
     }
 
-    /// Returns 0 to the modulus less 2.
+    /// Return 0 to the modulus less 2.
     fn next(&mut self) -> f64 {
         self.0 = self.0 * 16807 % Self::MODULUS;
         (self.0 - 1) as f64
     }
 
-    /// Returns a number in [0, 1) from two draws, the low part first (C++ standard, `generate_canonical`).
+    /// Return a number in [0, 1) from two draws, the low part first (C++ standard, `generate_canonical`).
     fn unit(&mut self) -> f64 {
         let range = (Self::MODULUS - 1) as f64;
         let low = self.next();

@@ -45,12 +45,12 @@ macro_rules! disciplines {
         }
 
         impl Discipline {
-            /// Returns each discipline with its default parameters.
+            /// Return each discipline with its default parameters.
             pub fn all() -> Vec<Self> {
                 vec![Self::Infinite, $(Self::$name(<$config>::default()),)*]
             }
 
-            /// Refuses parameters that do not fit each other.
+            /// Refuse parameters that do not fit each other.
             pub(crate) fn check(&self) -> Result<(), String> {
                 type P = ();
                 match self {
@@ -119,7 +119,7 @@ disciplines! {
     "mahimahi-pie" MahimahiPie(MahimahiPieConfig) => Managed<P, mahimahi::Pie>,
 }
 
-/// Reads a queue whose parameters fit each other.
+/// Read a queue whose parameters fit each other.
 pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
     table: D,
 ) -> Result<Discipline, D::Error> {
@@ -139,18 +139,18 @@ pub(crate) trait QueueDiscipline<P> {
     /// Its parameters; their fields are the keys of the serialised table.
     type Config;
 
-    /// Refuses parameters that do not fit each other.
+    /// Refuse parameters that do not fit each other.
     fn check(_config: &Self::Config) -> Result<(), String> {
         Ok(())
     }
 
-    /// Returns an empty queue whose generators and timers start at `zero`. packet: transmission time at the link's mean
+    /// Return an empty queue whose generators and timers start at `zero`. packet: transmission time at the link's mean
     /// rate, if any.
     fn new(config: Self::Config, packet: Option<Duration>, zero: Time) -> Self
     where
         Self: Sized;
 
-    /// Admits a packet by the limits alone, or returns it with the reason. Nothing is drawn, because the packet has
+    /// Admit a packet by the limits alone, or return it with the reason. Nothing is drawn, because the packet has
     /// waited in another queue. Packets dropped for it go to `dropped`.
     fn adopt(
         &mut self,
@@ -159,7 +159,7 @@ pub(crate) trait QueueDiscipline<P> {
         dropped: &mut Dropped<P>,
     ) -> Result<(), Refused<P>>;
 
-    /// Takes in a packet that arrives at `now`, or gives it back with the reason.
+    /// Take in a packet that arrives at `now`, or give it back with the reason.
     #[inline]
     fn push(
         &mut self,
@@ -171,32 +171,32 @@ pub(crate) trait QueueDiscipline<P> {
         self.adopt(item, surcharge, dropped)
     }
 
-    /// Takes out the packet to be served from `now` on; packets dropped before it go to `dropped`.
+    /// Take out the packet to be served from `now` on; packets dropped before it go to `dropped`.
     fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>>;
 
-    /// Takes out a packet without any decision, to move it to another queue.
+    /// Take out a packet without any decision, to move it to another queue.
     fn remove(&mut self) -> Option<Item<P>>;
 
-    /// Returns how much waits.
+    /// Return how much waits.
     fn level(&self) -> QueueLevel;
 
-    /// Returns whether nothing waits.
+    /// Return whether nothing waits.
     #[inline]
     fn is_empty(&self) -> bool {
         self.level().packets.0 == 0
     }
 
-    /// Resets the control loop, the generators and the timers, which start at `zero`; the packets stay.
+    /// Reset the control loop, the generators and the timers, which start at `zero`; the packets stay.
     fn restart(&mut self, zero: Time);
 
-    /// Returns whether the next packet to be served can change while the server waits for the schedule. If not, the
+    /// Return whether the next packet to be served can change while the server waits for the schedule. If not, the
     /// head is committed when the previous packet leaves, which saves an event per packet.
     #[inline]
     fn decides_late(&self) -> bool {
         true
     }
 
-    /// Returns whether an empty queue without late decisions admits a packet.
+    /// Return whether an empty queue without late decisions admits a packet.
     #[inline]
     fn admits(&self, _size: Bytes) -> bool {
         false
@@ -248,7 +248,7 @@ impl<P> Queue<P> {
         dispatch!(self, queue => queue.remove())
     }
 
-    /// Hands the packets over to another queue, which drops those without room.
+    /// Hand the packets over to another queue, which drops those without room.
     pub(crate) fn replace(&mut self, next: Self, surcharge: Surcharge, dropped: &mut Dropped<P>) {
         let mut before = std::mem::replace(self, next);
         while let Some(item) = before.remove() {
@@ -308,7 +308,7 @@ impl QueueLevel {
         }
     }
 
-    /// Adds the packet in service, which has left the queue.
+    /// Add the packet in service, which has left the queue.
     #[inline]
     pub(crate) fn and_serving<P>(self, serving: Option<&Item<P>>) -> Self {
         serving.map_or(self, |item| self.plus(item.size))
@@ -339,7 +339,7 @@ pub(crate) struct Surcharge {
 }
 
 impl Surcharge {
-    /// Returns the surcharge of the packet in service.
+    /// Return the surcharge of the packet in service.
     pub(crate) fn of_serving<P>(serving: Option<&Item<P>>) -> Self {
         Self {
             serving: QueueLevel::default().and_serving(serving),
@@ -386,7 +386,7 @@ impl Timer {
         Some(due)
     }
 
-    /// Leaves out all instants before `now`.
+    /// Leave out all instants before `now`.
     pub(crate) fn skip_to(&mut self, now: Time) {
         if self.next < now {
             let missed = now

@@ -129,7 +129,7 @@ impl Pie {
         drops
     }
 
-    /// Performs the missed updates before `now`; the queue has not changed since the last update.
+    /// Perform the missed updates before `now`; the queue has not changed since the last update.
     fn catch_up<P>(&mut self, config: &PieConfig, line: &Line<P>, now: Time) {
         while self.timer.due(now).is_some() {
             self.update(config);
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(control.burst_allowance, 0.15, "ready for the next burst");
     }
 
-    /// Returns verdicts on packets at a long queue, with constant probability.
+    /// Return verdicts on packets at a long queue, with constant probability.
     fn verdicts(drop_prob: f64, packets: usize) -> Vec<bool> {
         let config = PieConfig::default();
         let mut control = Pie::new(&config, None, Time::ZERO);

@@ -78,7 +78,7 @@ impl Default for RedConfig {
 }
 
 impl RedConfig {
-    /// Returns the default with other thresholds.
+    /// Return the default with other thresholds.
     pub fn new(minimum: Bytes, maximum: Bytes) -> Self {
         Self {
             minimum,
@@ -114,7 +114,7 @@ pub(crate) struct Red {
 }
 
 impl Red {
-    /// Updates the average when an arriving packet finds `backlog`.
+    /// Update the average when an arriving packet finds `backlog`.
     fn average(&mut self, backlog: Bytes, now: Time) {
         match self.q_time.take() {
             Some(since) if backlog.0 == 0 => {
@@ -161,7 +161,7 @@ impl Red {
         Verdict::Enter
     }
 
-    /// Performs the missed adaptations before `now`; the average has not changed since the last one.
+    /// Perform the missed adaptations before `now`; the average has not changed since the last one.
     fn catch_up(&mut self, config: &RedConfig, now: Time) {
         while config.adaptive && self.timer.due(now).is_some() {
             let before = self.max_p;

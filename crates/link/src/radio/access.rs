@@ -16,7 +16,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Returns the earliest time of a slot for a packet that arrives at `position` at an empty queue.
+    /// Return the earliest time of a slot for a packet that arrives at `position` at an empty queue.
     pub(super) fn ready(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.is_first = false;
         let mut ready = position;
@@ -40,7 +40,7 @@ impl Access {
         }
     }
 
-    /// Notes that the slot at `position` carried bytes. Returns the earliest time of the next slot.
+    /// Record that the slot at `position` carried bytes. Return the earliest time of the next slot.
     pub(super) fn sent(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.last = Some(position);
         match &config.grant {
@@ -51,7 +51,7 @@ impl Access {
 }
 
 impl Sleep {
-    /// Returns when the device next listens, at or after `position`.
+    /// Return when the device next listens, at or after `position`.
     fn listens(&self, last: Option<Duration>, position: Duration) -> Duration {
         let active = last.is_some_and(|last| position <= last + self.after);
         let Some(into) = position.as_nanos().checked_rem(self.cycle.as_nanos()) else {
@@ -64,7 +64,7 @@ impl Sleep {
     }
 }
 
-/// Returns the first multiple of `period` at or after `position`.
+/// Return the first multiple of `period` at or after `position`.
 fn round_up(position: Duration, period: Duration) -> Duration {
     match position.as_nanos().checked_rem(period.as_nanos()) {
         None | Some(0) => position,
@@ -92,7 +92,7 @@ impl Warmth {
         busy: false,
     };
 
-    /// Returns the device's share of the resources in a slot that begins at `now`, with `waiting` bytes in the queue.
+    /// Return the device's share of the resources in a slot that begins at `now`, with `waiting` bytes in the queue.
     pub(super) fn share(&mut self, ramp: &Ramp, now: Time, waiting: u64) -> f64 {
         if ramp.cold >= 1.0 {
             return 1.0;
@@ -114,7 +114,7 @@ impl Warmth {
         ramp.cold + (1.0 - ramp.cold) * self.level
     }
 
-    /// Notes that nothing is left to send after the slot at `now`.
+    /// Record that nothing is left to send after the slot at `now`.
     pub(super) fn rest(&mut self, now: Time) {
         self.busy = false;
         self.last = now;
@@ -158,7 +158,7 @@ impl Retransmissions {
         self.due.clear();
     }
 
-    /// Returns the bytes of retransmissions due from slot `from` to `slot`: a cell served others in the slots before
+    /// Return the bytes of retransmissions due from slot `from` to `slot`: a cell served others in the slots before
     /// `slot`. Retransmissions due before `from` have been sent.
     pub(super) fn taken(&mut self, from: u64, slot: u64) -> u64 {
         let through = self.due.partition_point(|&(due, _)| due <= slot);
@@ -169,7 +169,7 @@ impl Retransmissions {
             .sum()
     }
 
-    /// Sends a block of `bytes` in `slot`. Returns the additional delay by failures.
+    /// Send a block of `bytes` in `slot`. Return the additional delay by failures.
     ///
     /// slot_at: for a span after the start of `slot`, the first slot of this direction at or after its end, and the
     /// span rounded up to that slot.

@@ -29,7 +29,7 @@ pub(super) mod purpose {
     pub const PATH: u64 = 8;
     pub const ROUTE: u64 = 9;
 
-    /// Returns the addition for numbers that directions must not share.
+    /// Return the addition for numbers that directions must not share.
     pub fn own(way: super::Way) -> u64 {
         match way {
             super::Way::Downlink => 0,
@@ -37,7 +37,7 @@ pub(super) mod purpose {
         }
     }
 
-    /// Returns the addition for numbers that devices at one place must not share.
+    /// Return the addition for numbers that devices at one place must not share.
     pub fn of_device(device: u16) -> u64 {
         (device as u64) << 40
     }
@@ -56,7 +56,7 @@ pub(crate) struct Potential {
 }
 
 impl Potential {
-    /// Returns the bytes from `from` up to but excluding `to`.
+    /// Return the bytes from `from` up to but excluding `to`.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
         let position = |at: Time| at.since(self.zero) + self.offset;
         Bytes(self.surroundings.offered(position(from), position(to)))
@@ -99,7 +99,7 @@ impl Surroundings {
         }
     }
 
-    /// Returns the symbols of a slot for this direction.
+    /// Return the symbols of a slot for this direction.
     fn symbols(&self, slot: u64) -> u8 {
         let pattern = &self.config.slots.symbols;
         match pattern.len() as u64 {
@@ -114,7 +114,7 @@ impl Surroundings {
         Some(Duration::from_nanos(start))
     }
 
-    /// Returns the device's first slot at or after `position`; `None` if there is none until the end of time.
+    /// Return the device's first slot at or after `position`; `None` if there is none until the end of time.
     pub(super) fn next_slot(&self, position: Duration) -> Option<u64> {
         let length = self.config.slots.length.as_nanos();
         if length == 0
@@ -141,7 +141,7 @@ impl Surroundings {
         }
     }
 
-    /// Returns the bytes, at least one, that a slot carries for the device when the scheduler is warm. `known` caches
+    /// Return the bytes, at least one, that a slot carries for the device when the scheduler is warm. `known` caches
     /// the last result, which successive slots mostly share.
     pub(super) fn capacity(&self, slot: u64, known: &mut Cache) -> f64 {
         let position = self.start(slot).unwrap_or(Duration::MAX);
@@ -161,7 +161,7 @@ impl Surroundings {
         (per_symbol * f64::from(self.symbols(slot))).max(1.0)
     }
 
-    /// Returns the bytes that all slots from `from` up to but excluding `to` carry for the device.
+    /// Return the bytes that all slots from `from` up to but excluding `to` carry for the device.
     pub(super) fn offered(&self, from: Duration, to: Duration) -> u64 {
         let (mut known, mut bytes, mut position) = (Cache::default(), 0, from);
         while let Some(slot) = self.next_slot(position)
@@ -192,7 +192,7 @@ impl Surroundings {
         usable * self.left(cell) / 8.0
     }
 
-    /// Returns the share that other users leave.
+    /// Return the share that other users leave.
     fn left(&self, step: u64) -> f64 {
         let cell = &self.config.cell;
         if cell.deviation == 0.0 {
@@ -201,7 +201,7 @@ impl Surroundings {
         (cell.share + cell.deviation * self.cell.at(step)).clamp(0.1 * cell.share, 1.0)
     }
 
-    /// Returns begin and end of the handover gap in a part of the grid; `None` beyond the end of time.
+    /// Return begin and end of the handover gap in a part of the grid; `None` beyond the end of time.
     fn gap(&self, part: u64) -> Option<(Duration, Duration)> {
         let handover = self.config.handover?;
         let every = handover.every.as_nanos();
@@ -216,14 +216,14 @@ impl Surroundings {
         ))
     }
 
-    /// Returns the end of the gap that contains `position`, if any.
+    /// Return the end of the gap that contains `position`, if any.
     fn gap_at(&self, position: Duration) -> Option<Duration> {
         let every = self.config.handover?.every.as_nanos();
         let (begin, end) = self.gap(position.as_nanos().checked_div(every)?)?;
         (begin <= position && position < end).then_some(end)
     }
 
-    /// Returns the number of the cell that serves the device.
+    /// Return the number of the cell that serves the device.
     fn site_at(&self, position: Duration) -> u64 {
         let Some(handover) = self.config.handover else {
             return 0;
@@ -237,7 +237,7 @@ impl Surroundings {
 /// Minimum probability of a turn: below it, a search would take too long.
 const LEAST_TURN: f64 = 0.01;
 
-/// Returns the bits per resource element at a signal to noise ratio: the efficiency of the highest CQI that the channel
+/// Return the bits per resource element at a signal to noise ratio: the efficiency of the highest CQI that the channel
 /// supports, or of the lowest CQI if it supports none.
 fn efficiency(db: f64) -> f64 {
     let bound = ATTENUATION * (1.0 + 10f64.powf(db / 10.0)).log2();
@@ -285,7 +285,7 @@ impl Route {
         Duration::from_nanos(nanos.max(0.0) as u64) + Duration::from_nanos(parts)
     }
 
-    /// Returns the minimum delay of any packet.
+    /// Return the minimum delay of any packet.
     pub(super) fn least(&self) -> Duration {
         let lowest = LOWEST * self.config.deviation.as_nanos() as f64;
         // A nanosecond less, because `delay` rounds its sum.

@@ -92,7 +92,7 @@ impl<P> Configured<RadioConfig> for Radio<P> {
         }
     }
 
-    /// Applies `config`, except its offset, from `now` on. Packets stay in order, except those that exceed a smaller
+    /// Apply `config`, except its offset, from `now` on. Packets stay in order, except those that exceed a smaller
     /// limit.
     fn change(&mut self, config: &RadioConfig, _: Time, now: Time, _: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
@@ -110,7 +110,7 @@ impl<P> Configured<RadioConfig> for Radio<P> {
 }
 
 impl<P> Behaviour<P> for Radio<P> {
-    /// Restarts the surroundings at `zero`, from position `offset`; the scheduler is cold. Packets stay.
+    /// Restart the surroundings at `zero`, from position `offset`; the scheduler is cold. Packets stay.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.zero = zero;
         self.offset = self.config.offset + offset;
@@ -150,7 +150,7 @@ impl<P> Behaviour<P> for Radio<P> {
         if at == now { share } else { Share::WHOLE }
     }
 
-    /// Returns the earliest time of a slot for the waiting packets.
+    /// Return the earliest time of a slot for the waiting packets.
     fn ready(&self) -> Time {
         self.instant(self.ready).unwrap_or(Time::MAX)
     }
@@ -195,7 +195,7 @@ impl<P> Behaviour<P> for Radio<P> {
         self.surroundings.offered(position(from), position(to)) as f64
     }
 
-    /// Returns the capacity for a device with a warm scheduler.
+    /// Return the capacity for a device with a warm scheduler.
     fn offer(&self) -> Option<Offer> {
         Some(Offer::Radio(Box::new(Potential {
             surroundings: self.surroundings.clone(),
@@ -224,7 +224,7 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Accepts a packet; events up to `now` must have been taken.
+    /// Accept a packet; events up to `now` must have been taken.
     #[inline(never)] // the other stages' path stays short
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
@@ -245,7 +245,7 @@ impl<P> Radio<P> {
         Admission::Queued
     }
 
-    /// Sends the bytes that fit into a slot.
+    /// Send the bytes that fit into a slot.
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
         let warmth = self.warmth.share(&self.config.ramp, begin, waiting);
@@ -297,7 +297,7 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Takes up to `room` waiting bytes, and collects the completed packets. Returns the number of bytes.
+    /// Take up to `room` waiting bytes, and collect the completed packets. Return the number of bytes.
     fn fill(&mut self, room: u64, now: Time) -> u64 {
         let mut left = room;
         loop {
@@ -318,13 +318,13 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Returns the bytes that wait for slots.
+    /// Return the bytes that wait for slots.
     fn waiting(&self) -> u64 {
         let rest = self.serving.as_ref().map_or(0, |(_, rest)| *rest);
         self.queue.level().bytes.0.saturating_add(rest)
     }
 
-    /// Selects the first available slot from position `ready` on.
+    /// Select the first available slot from position `ready` on.
     fn turn_to(&mut self, ready: Duration, now: Time) {
         self.ready = ready;
         if self.barred {
@@ -339,7 +339,7 @@ impl<P> Radio<P> {
         });
     }
 
-    /// Selects the next slot again.
+    /// Select the next slot again.
     fn look_ahead(&mut self, now: Time) {
         self.slot = None;
         if !self.closed && (self.serving.is_some() || !self.queue.is_empty()) {
@@ -348,12 +348,12 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Returns the position in the surroundings at an instant; before the start, the start position.
+    /// Return the position in the surroundings at an instant; before the start, the start position.
     fn position(&self, now: Time) -> Duration {
         now.since(self.zero) + self.offset
     }
 
-    /// Returns the instant of a position; `None` beyond the end of time.
+    /// Return the instant of a position; `None` beyond the end of time.
     fn instant(&self, position: Duration) -> Option<Time> {
         let since = position.saturating_sub(self.offset).as_nanos();
         let nanos = self.zero.as_nanos().checked_add(since)?;

@@ -19,7 +19,7 @@ fn mixed(value: u64) -> u64 {
 }
 
 impl Noise {
-    /// Returns the numbers for one purpose, independent of other purposes.
+    /// Return the numbers for one purpose, independent of other purposes.
     pub(super) fn new(seed: Seed, purpose: u64) -> Self {
         Self(mixed(seed.0 ^ mixed(purpose.wrapping_add(GOLDEN))))
     }
@@ -31,12 +31,12 @@ impl Noise {
         )
     }
 
-    /// Returns a uniform number in [0, 1).
+    /// Return a uniform number in [0, 1).
     pub(super) fn unit(self, index: u64) -> f64 {
         (self.bits(index) >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// Returns a standard normal number.
+    /// Return a standard normal number.
     pub(super) fn normal(self, index: u64) -> f64 {
         normal_quantile(self.unit(index))
     }
@@ -60,7 +60,7 @@ pub(super) struct Wander {
 const APART: f64 = 8.0;
 
 impl Wander {
-    /// Returns a process that changes every `step`, with the time constant `memory`.
+    /// Return a process that changes every `step`, with the time constant `memory`.
     pub(super) fn new(noise: Noise, step: Duration, memory: Duration) -> Self {
         let step = step.max(Duration::from_nanos(1));
         let ratio = step.as_secs_f64() / memory.as_secs_f64().max(1e-9);
@@ -80,12 +80,12 @@ impl Wander {
         }
     }
 
-    /// Returns the number of the step that contains a position.
+    /// Return the number of the step that contains a position.
     pub(super) fn step_at(&self, position: Duration) -> u64 {
         position.as_nanos() / self.step.as_nanos()
     }
 
-    /// Returns the value in a step.
+    /// Return the value in a step.
     pub(super) fn at(&self, step: u64) -> f64 {
         let levels = self.halves.len() as u32;
         let low = (step >> levels) << levels;

@@ -1,8 +1,8 @@
 //! Two operators in five conditions, modelled on the two operators of a paper.
 //!
-//! Values with a source name it beside them. **All others are ours, chosen to reproduce the effects** that Sentosa et
+//! Values from a source cite it. **All others are ours, chosen to reproduce the effects** that Sentosa et
 //! al. ("CellReplay", NSDI 2025, §3.1 and §3.2) publish for a good signal; the paper does not state their causes.
-//! `cargo run --release -p cellbed-link --example radio_effects` prints our effects beside the published ones.
+//! `cargo run --release -p cellbed-link --example radio_effects` prints our effects with the published ones.
 
 use super::config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
@@ -60,7 +60,7 @@ impl Profile {
         Self { band, condition }
     }
 
-    /// Returns all profiles.
+    /// Return all profiles.
     pub fn all() -> impl Iterator<Item = Self> {
         use Condition::{Crowded, Driving, Good, Walking, Weak};
         [Band::Midband, Band::Lowband].into_iter().flat_map(|band| {
@@ -68,17 +68,17 @@ impl Profile {
         })
     }
 
-    /// Returns the profile called `name`.
+    /// Return the profile called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|profile| profile.name() == name)
     }
 
-    /// Returns the name, such as `lowband-driving`.
+    /// Return the name, such as `lowband-driving`.
     pub fn name(self) -> String {
         format!("{:?}-{:?}", self.band, self.condition).to_lowercase()
     }
 
-    /// Returns one direction with seed 0. Give both directions of a link the same [seed](RadioConfig::seed).
+    /// Return one direction with seed 0. Give both directions of a link the same [seed](RadioConfig::seed).
     pub fn config(self, way: Way) -> RadioConfig {
         let mut config = match self.band {
             Band::Midband => midband(way),
@@ -97,7 +97,7 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Returns a constant as a probability.
+/// Return a constant as a probability.
 fn chance(value: f64) -> Probability {
     Probability::new(value).unwrap_or(Probability::NEVER)
 }

@@ -109,7 +109,7 @@ impl WorkloadDependentConfig {
         }
     }
 
-    /// Returns a bottleneck of the heavy recording and the same queue.
+    /// Return a bottleneck of the heavy recording and the same queue.
     fn bottleneck(&self) -> BottleneckConfig {
         BottleneckConfig {
             schedule: Schedule::Trace {
@@ -143,7 +143,7 @@ impl Shift {
         self.0
     }
 
-    /// Returns the shifted span, at least zero.
+    /// Return the shifted span, at least zero.
     pub const fn applied_to(self, span: Duration) -> Duration {
         Duration::from_nanos(span.as_nanos().saturating_add_signed(self.0))
     }
@@ -167,7 +167,7 @@ pub struct Compensation {
 }
 
 impl Compensation {
-    /// Returns the compensation through `points`, zero without points; `None` if their sizes do not increase.
+    /// Return the compensation through `points`, zero without points; `None` if their sizes do not increase.
     pub fn new(points: impl IntoIterator<Item = (Bytes, Shift)>) -> Option<Self> {
         let points: Vec<_> = points
             .into_iter()
@@ -183,7 +183,7 @@ impl Compensation {
         self.points.iter().map(point)
     }
 
-    /// Returns comp(size), rounded down to the nanosecond.
+    /// Return comp(size), rounded down to the nanosecond.
     pub fn of(&self, size: Bytes) -> Shift {
         let after = self.points.partition_point(|&(other, _)| other <= size.0);
         let before = after.checked_sub(1).map(|index| self.points[index]);

@@ -16,7 +16,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 const MOST_MILLIS: u64 = u32::MAX as u64;
 
 impl LightRows {
-    /// Reads light rows from a file, a pipe or memory, in small pieces.
+    /// Read light rows from a file, a pipe or memory, in small pieces.
     ///
     /// A line is `TIME BASE_DELAY PDO PDO …`, all in ms: the send time of the train, half of its round-trip time, and
     /// the arrivals of its packets after the first arrival. The public tool writes whole milliseconds; up to six
@@ -66,7 +66,7 @@ impl LightRows {
 }
 
 impl Compensation {
-    /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool requires
+    /// Read a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool requires
     /// sizes of 100, 200, … bytes.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut points: Vec<(Bytes, Shift)> = Vec::new();
@@ -116,7 +116,7 @@ fn empty(example: &str) -> TraceError {
     ))
 }
 
-/// Returns the fields of a line without its comment.
+/// Return the fields of a line without its comment.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let line = if line.starts_with(b"#") { &[] } else { line };
     line.split(|byte| matches!(byte, b' ' | b'\t'))
@@ -138,7 +138,7 @@ fn size(text: &[u8]) -> Option<Bytes> {
     (size > 0 && text[0] != b'+').then_some(Bytes(u64::from(size)))
 }
 
-/// Converts milliseconds with up to six decimals to ns.
+/// Convert milliseconds with up to six decimals to ns.
 fn nanos(text: &[u8]) -> Option<u64> {
     let point = text.iter().position(|&byte| byte == b'.');
     let (whole, fraction) = match point {

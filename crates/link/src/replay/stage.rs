@@ -53,7 +53,7 @@ impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
         }
     }
 
-    /// Applies `config` from `now` on. A new heavy recording serves the packets in the queue at once; delay and light
+    /// Apply `config` from `now` on. A new heavy recording serves the packets in the queue at once; delay and light
     /// opportunities follow the new recording from the next activation on.
     fn change(
         &mut self,
@@ -69,7 +69,7 @@ impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
 }
 
 impl<P> Behaviour<P> for WorkloadDependent<P> {
-    /// Plays the recording from `zero` on, as of `now`. Packets and their light opportunities stay; an empty link is
+    /// Play the recording from `zero` on, as of `now`. Packets and their light opportunities stay; an empty link is
     /// inactive.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.bottleneck.restart(zero, now, offset);
@@ -86,7 +86,7 @@ impl<P> Behaviour<P> for WorkloadDependent<P> {
         earlier(self.bottleneck.next_event(), self.line.next())
     }
 
-    /// Processes the [event](Self::next_event) due at `now`: departures before arrivals.
+    /// Process the [event](Self::next_event) due at `now`: departures before arrivals.
     fn step(&mut self, now: Time) -> Option<Step<P>> {
         let departure = self.bottleneck.next_event();
         let step = if departure.is_some_and(|event| event <= now) {
@@ -157,12 +157,12 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// Takes the time of a change of the schedule since the last call.
+    /// Take the time of a change of the schedule since the last call.
     pub(crate) fn take_spliced(&mut self) -> Option<Time> {
         self.spliced.take()
     }
 
-    /// Returns the position in the recording, and the base delay there.
+    /// Return the position in the recording, and the base delay there.
     fn base_delay(&self, now: Time) -> (Duration, Duration) {
         let position = self.bottleneck.service().position(now);
         (position, self.config.light.base_delay(position))
@@ -190,7 +190,7 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
-    /// Returns when the last present packet leaves, if none is dropped; `None` if unknown.
+    /// Return when the last present packet leaves, if none is dropped; `None` if unknown.
     fn empties(&self) -> Option<Time> {
         if self.is_empty() {
             return Some(self.empty_since);

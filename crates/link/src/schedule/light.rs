@@ -27,7 +27,7 @@ pub struct LightRows {
 }
 
 impl LightRows {
-    /// Returns the recording of these rows; `None` if there are none or their times decrease.
+    /// Return the recording of these rows; `None` if there are none or their times decrease.
     pub fn new(rows: impl IntoIterator<Item = LightRow>) -> Option<Self> {
         let mut rows: Vec<_> = rows.into_iter().collect();
         for row in &mut rows {
@@ -36,12 +36,12 @@ impl LightRows {
         (!rows.is_empty() && rows.is_sorted_by_key(|row| row.time)).then_some(Self { rows })
     }
 
-    /// Returns the rows in order.
+    /// Return the rows in order.
     pub fn rows(&self) -> &[LightRow] {
         &self.rows
     }
 
-    /// Returns the base delay at a position: linear between rows, constant before the first and after the last (§4.3);
+    /// Return the base delay at a position: linear between rows, constant before the first and after the last (§4.3);
     /// rounded down to the nanosecond.
     pub fn base_delay(&self, position: Duration) -> Duration {
         let row = self.row_at(position);
@@ -55,7 +55,7 @@ impl LightRows {
         }
     }
 
-    /// Returns the number of the row at or before a position, or of the first row.
+    /// Return the number of the row at or before a position, or of the first row.
     fn row_at(&self, position: Duration) -> usize {
         let after = self.rows.partition_point(|row| row.time <= position);
         after.saturating_sub(1)
@@ -81,7 +81,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Returns the head of the row at a position of the recording; its opportunities count from `base`.
+    /// Return the head of the row at a position of the recording; its opportunities count from `base`.
     pub(crate) fn new(rows: &Arc<LightRows>, position: Duration, base: Time) -> Self {
         let row = rows.row_at(position);
         let splice = match rows.rows[row].opportunities.last() {
@@ -96,7 +96,7 @@ impl Head {
         }
     }
 
-    /// Returns the origin of its opportunities.
+    /// Return the origin of its opportunities.
     pub(crate) fn base(&self) -> Time {
         self.base
     }
@@ -132,12 +132,12 @@ impl Spliced {
         }
     }
 
-    /// Returns the position in the recording at an instant, below the period if looped.
+    /// Return the position in the recording at an instant, below the period if looped.
     pub(crate) fn position(&self, at: Time) -> Duration {
         self.recording.position(at)
     }
 
-    /// Replaces the head. Numbers change.
+    /// Replace the head. Numbers change.
     pub(crate) fn splice(&mut self, head: Head) {
         self.skipped = self.recording.first_at(head.splice);
         self.head = Some(head);
@@ -150,7 +150,7 @@ impl Spliced {
         }
     }
 
-    /// Returns the number of the first opportunity at or after `at`.
+    /// Return the number of the first opportunity at or after `at`.
     pub(crate) fn first_at(&self, at: Time) -> u64 {
         let Some(head) = &self.head else {
             return self.recording.first_at(at);
@@ -164,7 +164,7 @@ impl Spliced {
         light.saturating_add(heavy.saturating_sub(self.skipped))
     }
 
-    /// Returns the instant of an opportunity; `None` past the end of a recording played once.
+    /// Return the instant of an opportunity; `None` past the end of a recording played once.
     #[inline]
     pub(crate) fn time_of(&mut self, index: u64) -> Option<Time> {
         let Some(head) = &self.head else {
@@ -177,7 +177,7 @@ impl Spliced {
         self.recording.time_of(heavy.saturating_add(self.skipped))
     }
 
-    /// Returns the opportunities from `from` up to but excluding `to`.
+    /// Return the opportunities from `from` up to but excluding `to`.
     pub(crate) fn opportunities(&self, from: Time, to: Time) -> Opportunities {
         Opportunities(self.first_at(to).saturating_sub(self.first_at(from)))
     }

@@ -143,7 +143,7 @@ pub(crate) enum ScheduleTable {
 }
 
 impl ScheduleTable {
-    /// Returns the schedule; `read` reads the file of a trace.
+    /// Return the schedule; `read` reads the file of a trace.
     pub(crate) fn build(
         self,
         read: impl FnOnce(PathBuf) -> Result<Arc<Trace>, LanguageError>,
@@ -195,7 +195,7 @@ pub struct Playback {
 }
 
 impl Playback {
-    /// Plays the recording from position `offset` on at `zero`. Nothing is offered before `zero`.
+    /// Play the recording from position `offset` on at `zero`. Nothing is offered before `zero`.
     pub fn new(trace: Arc<Trace>, repeat: Repeat, offset: Duration, zero: Time) -> Self {
         let mut playback = Self {
             trace,
@@ -210,7 +210,7 @@ impl Playback {
         playback
     }
 
-    /// Returns the position in the recording at an instant, below the period if looped.
+    /// Return the position in the recording at an instant, below the period if looped.
     pub fn position(&self, at: Time) -> Duration {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         Duration::from_nanos(match self.repeat {
@@ -219,7 +219,7 @@ impl Playback {
         })
     }
 
-    /// Restarts the recording at `zero`, from position `offset` plus `further`.
+    /// Restart the recording at `zero`, from position `offset` plus `further`.
     pub fn restart(&mut self, zero: Time, further: Duration) {
         let start = (self.offset + further).as_nanos();
         self.zero = zero;
@@ -229,13 +229,13 @@ impl Playback {
         };
     }
 
-    /// Returns the number of the first opportunity at or after `at`.
+    /// Return the number of the first opportunity at or after `at`.
     pub fn first_at(&self, at: Time) -> u64 {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         self.trace.count_before(position, self.repeat)
     }
 
-    /// Returns the instant of an opportunity; `None` past the end of a recording played once.
+    /// Return the instant of an opportunity; `None` past the end of a recording played once.
     pub fn time_of(&mut self, index: u64) -> Option<Time> {
         let total = self.trace.total();
         let cycle_start = self.cycle.saturating_mul(total);
@@ -276,7 +276,7 @@ impl Offer {
     /// Capacity during an outage.
     pub(crate) const NOTHING: Self = Self::Constant(BitRate(0));
 
-    /// Returns the bytes offered from `from` up to but excluding `to`; `None` without limit.
+    /// Return the bytes offered from `from` up to but excluding `to`; `None` without limit.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
         match self {
             Self::Opportunities { playback, each } => {
@@ -294,7 +294,7 @@ impl Offer {
         }
     }
 
-    /// Returns the capacity with fractions of bytes; a large number without limit.
+    /// Return the capacity with fractions of bytes; a large number without limit.
     pub(crate) fn potential(&self, from: Time, to: Time) -> f64 {
         const PER_BYTE: f64 = UNITS_PER_BYTE as f64;
         match self {

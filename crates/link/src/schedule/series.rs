@@ -18,7 +18,7 @@ pub struct RateSeries {
 }
 
 impl RateSeries {
-    /// Returns the series of `steps`, each (time since the start, rate from then on), repeated after the `period`, if
+    /// Return the series of `steps`, each (time since the start, rate from then on), repeated after the `period`, if
     /// any. `None` if there is no step, the first is not at zero, the times do not increase, or the period does not
     /// exceed the last time.
     pub fn new(steps: Vec<(Duration, BitRate)>, period: Option<Duration>) -> Option<Self> {
@@ -45,7 +45,7 @@ impl RateSeries {
         Some(series)
     }
 
-    /// Returns the mean rate of a cycle; without a period, up to the last step.
+    /// Return the mean rate of a cycle; without a period, up to the last step.
     pub fn mean_rate(&self) -> BitRate {
         let (last, rate, before) = self.steps[self.steps.len() - 1];
         let (length, area) = self.cycle.unwrap_or((last, before));
@@ -53,7 +53,7 @@ impl RateSeries {
         BitRate(mean.map_or(rate, saturate))
     }
 
-    /// Returns the area under the rate from the start up to `position` (ns).
+    /// Return the area under the rate from the start up to `position` (ns).
     fn area(&self, position: u64) -> u128 {
         let (cycles, within) = match self.cycle {
             Some((period, area)) => (
@@ -68,7 +68,7 @@ impl RateSeries {
         cycles.saturating_add(before).saturating_add(part)
     }
 
-    /// Returns the first position (ns) where the area reaches `area`; `None` if never.
+    /// Return the first position (ns) where the area reaches `area`; `None` if never.
     fn position(&self, area: u128) -> Option<u64> {
         if area == 0 {
             return Some(0);
@@ -125,19 +125,19 @@ impl RatePlayback {
         };
     }
 
-    /// Returns the area up to `at`; it begins at `zero`.
+    /// Return the area up to `at`; it begins at `zero`.
     pub(crate) fn area(&self, at: Time) -> u128 {
         let position = self.start.saturating_add(at.since(self.zero).as_nanos());
         self.series.area(position)
     }
 
-    /// Returns the first instant at which the area reaches `area`.
+    /// Return the first instant at which the area reaches `area`.
     pub(crate) fn reaches(&self, area: u128) -> Option<Time> {
         let position = self.series.position(area)?;
         Some(self.zero + Duration::from_nanos(position.saturating_sub(self.start)))
     }
 
-    /// Returns whole bytes offered from `from` up to `to`, a difference of running totals.
+    /// Return whole bytes offered from `from` up to `to`, a difference of running totals.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Bytes {
         let until = |at: Time| self.area(at) / UNITS_PER_BYTE;
         Bytes(saturate(until(to).saturating_sub(until(from))))

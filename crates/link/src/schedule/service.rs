@@ -59,7 +59,7 @@ impl Service {
         }
     }
 
-    /// Restarts the schedule at `zero`, as of `now`; bytes of the head sent before `now` stay sent.
+    /// Restart the schedule at `zero`, as of `now`; bytes of the head sent before `now` stay sent.
     ///
     /// Departures before `now` must have been finished.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
@@ -71,7 +71,7 @@ impl Service {
         }
     }
 
-    /// Changes the schedule at `now`; sent bytes of the head stay sent.
+    /// Change the schedule at `now`; sent bytes of the head stay sent.
     pub(crate) fn change(
         &mut self,
         config: &BottleneckConfig,
@@ -86,7 +86,7 @@ impl Service {
         self.owe(owed);
     }
 
-    /// Puts other opportunities before the recorded ones, if a recording is played. Opportunities before `now` are
+    /// Put other opportunities before the recorded ones, if a recording is played. Opportunities before `now` are
     /// lost; sent bytes of the head stay sent.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         if let Self::Opportunities(service) = self {
@@ -185,7 +185,7 @@ impl Service {
         }
     }
 
-    /// Sets the unsent part of the head, in parts of a byte.
+    /// Set the unsent part of the head, in parts of a byte.
     pub(crate) fn owe(&mut self, units: u128) {
         match self {
             Self::Opportunities(service) => {

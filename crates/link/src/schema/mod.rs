@@ -25,7 +25,7 @@ pub const STAGES: &str = include_str!("stages.json");
 static PLACES: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(STAGES).expect("a test made it"));
 
-/// Returns the kinds of stages, of all places or of one.
+/// Return the kinds of stages, of all places or of one.
 pub(crate) fn kinds(place: Option<&str>) -> impl Iterator<Item = &str> {
     let places = PLACES.as_array().into_iter().flatten();
     let stages = places.filter(|stage| stage[0] != "schedule" && stage[0] != "queue");

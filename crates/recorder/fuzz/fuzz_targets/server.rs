@@ -46,7 +46,7 @@ struct World {
 }
 
 impl World {
-    /// Passes a datagram to the server; clients read the answers.
+    /// Pass a datagram to the server; clients read the answers.
     fn hears(&mut self, from: SocketAddr, datagram: &[u8]) {
         let before = self.server.counters();
         let mut out = Outbox::default();

@@ -53,19 +53,19 @@ impl Fetcher {
         }
     }
 
-    /// Polls at this interval from now on.
+    /// Poll at this interval from now on.
     pub(super) fn poll_every(&mut self, poll: Duration) {
         self.poll = poll;
         self.good_moment = false;
     }
 
-    /// Polls in [pauses](Self::pause) from `now` on.
+    /// Poll in [pauses](Self::pause) from `now` on.
     pub(super) fn poll_in_pauses(&mut self, now: Time) {
         self.poll = UNANSWERED;
         self.requested.get_or_insert((now, 0));
     }
 
-    /// Notes that a train was answered and nothing is sent for `length`.
+    /// Record that a train was answered and nothing is sent for `length`.
     pub(super) fn pause(&mut self, now: Time, length: Duration, patience: Duration) {
         let wait = if HARMLESS.contains(&length) {
             POLL
@@ -146,7 +146,7 @@ impl Fetcher {
         self.answered >= time && self.next == self.known
     }
 
-    /// Polls at the next opportunity; not [complete](Self::is_complete) until answered.
+    /// Poll at the next opportunity; not [complete](Self::is_complete) until answered.
     pub(super) fn poll_now(&mut self) {
         self.requested = None;
         self.reported = false;

@@ -79,7 +79,7 @@ impl Path {
         }
     }
 
-    /// Lets paths with the same `token` act for each other.
+    /// Let paths with the same `token` act for each other.
     pub fn join(&mut self, token: [u8; 16], now: Time) {
         self.group = Some(token);
         if self.session.id().is_some() {
@@ -87,7 +87,7 @@ impl Path {
         }
     }
 
-    /// Lets a companion (another path of the group) fetch this path's arrivals and steer the server's saturation from
+    /// Let a companion (another path of the group) fetch this path's arrivals and steer the server's saturation from
     /// now on. Pass [messages](Path::outgoing) of either path to [`Path::take_relayed`] of the other. A companion that
     /// relays nothing for some seconds is not used.
     pub fn rely_on_companion(&mut self, now: Time) {
@@ -99,7 +99,7 @@ impl Path {
         std::mem::take(&mut self.relay.outgoing)
     }
 
-    /// Processes a request or a reply of the companion.
+    /// Process a request or a reply of the companion.
     pub fn take_relayed(&mut self, relayed: Relayed, now: Time) {
         self.relay.last_relayed = self.relay.last_relayed.map(|last| last.max(now));
         match relayed {
@@ -128,7 +128,7 @@ impl Path {
         }
     }
 
-    /// Begins a run at once if there is a session, otherwise with the next session.
+    /// Begin a run at once if there is a session, otherwise with the next session.
     pub fn run(&mut self, request: RunRequest, now: Time) {
         if self.session.id().is_none() {
             self.waiting.push(request);
@@ -138,7 +138,7 @@ impl Path {
         self.runs.push(run);
     }
 
-    /// Ends the sending of a run, and waits for packets in flight.
+    /// End the sending of a run, and wait for packets in flight.
     pub fn stop(&mut self, number: u32, now: Time) {
         self.waiting.retain(|request| request.number != number);
         for run in &mut self.runs {
@@ -148,7 +148,7 @@ impl Path {
         }
     }
 
-    /// Ends the session on the server, once and without waiting for an answer.
+    /// End the session on the server, once and without waiting for an answer.
     pub fn leave(&mut self, outbox: &mut Outbox) {
         self.session.seal(&Request::Bye, outbox);
     }
@@ -163,7 +163,7 @@ impl Path {
         runs.fold(self.session.next_event(), Time::min)
     }
 
-    /// Appends due packets to `outbox`. After sending them, call [`Path::on_departure`].
+    /// Append due packets to `outbox`. After sending them, call [`Path::on_departure`].
     pub fn step(&mut self, now: Time, outbox: &mut Outbox) {
         self.session.keeps_pauses = self.runs.iter().any(Run::is_sending_trains);
         if let Some(of) = self.session.id() {
@@ -187,7 +187,7 @@ impl Path {
         self.forget_runs();
     }
 
-    /// Notes when the packets of the last step were handed to the kernel.
+    /// Record when the packets of the last step were handed to the kernel.
     pub fn on_departure(&mut self, departed: Time) {
         for mut event in self.departures.drain(..) {
             if let Event::Run(_, RunEvent::Sent(departure)) = &mut event {
@@ -197,7 +197,7 @@ impl Path {
         }
     }
 
-    /// Processes the server's datagram of time `at`.
+    /// Process the server's datagram of time `at`.
     pub fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) {
         let length = datagram.len() as u16 + ip_overhead(self.server.ip());
         let (was_silent, last_received) = (self.session.silent, self.session.last_received);

@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Stops sending, and waits for packets in flight.
+    /// Stop sending, and wait for packets in flight.
     pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         match self.phase {
             Phase::Asking => {
@@ -227,7 +227,7 @@ impl Run {
         }
     }
 
-    /// Pauses after the last train was answered, until the next one is due.
+    /// Pause after the last train was answered, until the next one is due.
     fn pause(&mut self, now: Time, session: &Session) {
         if self.is_sending_trains()
             && let Some(next) = self.traffic.next_event()
@@ -268,7 +268,7 @@ impl Run {
         }
     }
 
-    /// Handles the server's answer to a request of this run.
+    /// Handle the server's answer to a request of this run.
     pub(super) fn answered(
         &mut self,
         request: &Request,
@@ -377,7 +377,7 @@ pub(super) struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Sends a packet of a run's train, or of its saturation.
+    /// Send a packet of a run's train, or of its saturation.
     pub(super) fn probe(
         &mut self,
         now: Time,

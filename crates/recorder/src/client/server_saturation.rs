@@ -80,7 +80,7 @@ impl ServerSaturation {
         }
     }
 
-    /// Requests or steers the saturation if due.
+    /// Request or steers the saturation if due.
     pub(super) fn renew(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
         if self.due(end).is_none_or(|due| due > now) {
             return;
@@ -105,7 +105,7 @@ impl ServerSaturation {
         self.ask(self.rate, span, sender.session, sender.relay, now);
     }
 
-    /// Ends the saturation on the server.
+    /// End the saturation on the server.
     pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         let goes_on = self.until.is_some_and(|until| until > now);
         if goes_on || self.keeper.is_some() {
@@ -115,7 +115,7 @@ impl ServerSaturation {
         }
     }
 
-    /// Requests saturation at this rate for `span`, in place of earlier requests.
+    /// Request saturation at this rate for `span`, in place of earlier requests.
     fn ask(
         &self,
         rate: BitRate,
@@ -142,21 +142,21 @@ impl ServerSaturation {
         }
     }
 
-    /// Notes that the server sends for `span` from now on. Returns the begin of a pause that this ends.
+    /// Record that the server sends for `span` from now on. Return the begin of a pause that this ends.
     pub(super) fn on_grant(&mut self, span: Duration, now: Time) -> Option<Time> {
         let paused = self.until.filter(|until| *until < now);
         self.until = Some(now + span);
         paused
     }
 
-    /// Notes that the server has sent `count` packets.
+    /// Record that the server has sent `count` packets.
     pub(super) fn sent(&mut self, count: u32) {
         if let Some((keeper, _)) = &mut self.keeper {
             keeper.sent(count);
         }
     }
 
-    /// Notes the arrival of a packet.
+    /// Record the arrival of a packet.
     pub(super) fn arrived(&mut self, probe: &Probe, at: Time) {
         if let Some((keeper, _)) = &mut self.keeper {
             keeper.arrived(at, probe.index, probe.sent_ns as i64, at.as_nanos() as i64);

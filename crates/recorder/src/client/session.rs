@@ -94,7 +94,7 @@ impl Session {
         self.channel.as_ref().map(Channel::session)
     }
 
-    /// Sends a request, retransmitted until answered.
+    /// Send a request, retransmitted until answered.
     pub(super) fn request(&mut self, request: Request, now: Time) {
         self.push(request, now, true);
     }
@@ -108,7 +108,7 @@ impl Session {
         });
     }
 
-    /// Requests the server's time once, together with another packet sent now, unless requested recently.
+    /// Request the server's time once, together with another packet sent now, unless requested recently.
     pub(super) fn ping_along(&mut self, now: Time) {
         if now >= self.pinged + KEEP_ALIVE {
             self.ping(now, false);
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Discards pending saturation requests of a run, which a later one replaces.
+    /// Discard pending saturation requests of a run, which a later one replaces.
     pub(super) fn forget_saturation(&mut self, session: SessionId, number: u32) {
         self.pending.retain(|pending| {
             !matches!(pending.request, Request::Saturate { of, run, .. } if (of, run) == (session, number))
@@ -163,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Appends due packets to `outbox`; returns whether the server has just become silent.
+    /// Append due packets to `outbox`; return whether the server has just become silent.
     pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> bool {
         let mut fell_silent = false;
         if let Some(channel) = &self.channel
@@ -207,7 +207,7 @@ impl Session {
         fell_silent
     }
 
-    /// Sends a request once, without waiting for an answer; returns its number.
+    /// Send a request once, without waiting for an answer; return its number.
     pub(super) fn seal(&mut self, request: &Request, outbox: &mut Outbox) -> Option<u64> {
         let (channel, mut number) = (self.channel.as_mut()?, None);
         outbox.push(self.server, |bytes| {
@@ -216,7 +216,7 @@ impl Session {
         number
     }
 
-    /// Appends a probe of `payload` bytes to `outbox`.
+    /// Append a probe of `payload` bytes to `outbox`.
     pub(super) fn seal_probe(
         &mut self,
         kind: Kind,
@@ -231,7 +231,7 @@ impl Session {
         }
     }
 
-    /// Processes a datagram that arrived at `at`.
+    /// Process a datagram that arrived at `at`.
     pub(super) fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) -> Incoming {
         match Kind::of(datagram) {
             Ok(kind) if kind.is_sealed() => self.open(at, now, datagram),
@@ -321,7 +321,7 @@ impl Session {
         Incoming::Answered(pending.request, result, round_trip)
     }
 
-    /// Updates the time until retransmission: twice the smoothed round-trip time.
+    /// Update the time until retransmission: twice the smoothed round-trip time.
     fn measure(&mut self, round_trip: Duration) {
         let sample = round_trip.as_secs_f64();
         let old = self.smoothed.unwrap_or(sample);

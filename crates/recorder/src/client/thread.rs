@@ -62,7 +62,7 @@ pub struct PathThread {
 }
 
 impl PathThread {
-    /// Opens the socket and starts the thread. Messages of the path go to `messages`, each with `name`.
+    /// Open the socket and start the thread. Messages of the path go to `messages`, each with `name`.
     pub fn start<Name: Copy + Send + 'static>(
         name: Name,
         server: SocketAddr,
@@ -104,7 +104,7 @@ impl PathThread {
         })
     }
 
-    /// Sends this path's requests over `other`; both act for each other with the secret `token`.
+    /// Send this path's requests over `other`; both act for each other with the secret `token`.
     pub fn rely_on(&self, other: &Self, token: [u8; 16]) {
         for (path, companion, relies) in [(self, other, true), (other, self, false)] {
             let companion = companion.orders.clone();
@@ -116,7 +116,7 @@ impl PathThread {
         }
     }
 
-    /// Sends an order to the path. If the thread has ended, it has reported its error.
+    /// Send an order to the path. If the thread has ended, it has reported its error.
     pub fn send(&self, order: Order) {
         let _ = self.orders.send(order);
     }
@@ -178,7 +178,7 @@ impl Loop {
         }
     }
 
-    /// Executes orders; returns `false` when the sender has ended.
+    /// Execute orders; return `false` when the sender has ended.
     fn take_orders(&mut self, now: Time) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -229,7 +229,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Opens another socket if this one has failed for a while. If that is not possible yet, keeps the old one.
+    /// Open another socket if this one has failed for a while. If that is not possible yet, keep the old one.
     fn replace_socket(&mut self, now: Time) {
         let since = *self.refused_since.get_or_insert(now);
         if now.since(since) >= REPLACE && self.path.is_silent() {

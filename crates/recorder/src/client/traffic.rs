@@ -40,7 +40,7 @@ pub(super) enum Traffic {
 }
 
 impl Traffic {
-    /// Creates the traffic. `fastest`: maximum rate of an adaptive saturation.
+    /// Create the traffic. `fastest`: maximum rate of an adaptive saturation.
     pub(super) fn new(workload: &Workload, fastest: BitRate, start: Time, end: Time) -> Self {
         match workload {
             Workload::Trains(plan) => Self::Trains(TrainScheduler::new(plan.clone(), start)),
@@ -85,7 +85,7 @@ impl Traffic {
         }
     }
 
-    /// Reports arrivals to an adaptive saturation (see [`AdaptiveSaturator::arrived`]); other traffic ignores them.
+    /// Report arrivals to an adaptive saturation (see [`AdaptiveSaturator::arrived`]); other traffic ignores them.
     pub(super) fn arrived(&mut self, now: Time, arrivals: &Arrivals) {
         let Self::Adaptive { saturator, recent } = self else {
             return;

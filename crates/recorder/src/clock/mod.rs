@@ -49,13 +49,13 @@ pub struct ClockEstimator {
 }
 
 impl ClockEstimator {
-    /// Adds a packet sent at `sent_ns` on the client's clock, arrived at `arrived_ns` on the server's.
+    /// Add a packet sent at `sent_ns` on the client's clock, arrived at `arrived_ns` on the server's.
     pub fn uplink(&mut self, sent_ns: i64, arrived_ns: i64) {
         let difference = self.difference(arrived_ns, sent_ns);
         self.uplink.add(sent_ns as f64, difference);
     }
 
-    /// Adds a packet sent at `sent_ns` on the server's clock, arrived at `arrived_ns` on the client's.
+    /// Add a packet sent at `sent_ns` on the server's clock, arrived at `arrived_ns` on the client's.
     pub fn downlink(&mut self, sent_ns: i64, arrived_ns: i64) {
         let difference = self.difference(sent_ns, arrived_ns);
         self.downlink.add(arrived_ns as f64, -difference); // mirrored: the upper hull becomes a lower one

@@ -246,7 +246,7 @@ pub struct Serve {
     pub json: bool,
 }
 
-/// Parses a time: a number and a unit, by default s.
+/// Parse a time: a number and a unit, by default s.
 fn duration(text: &str) -> Result<Duration, String> {
     let units = [
         ("", 1.0),
@@ -268,7 +268,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a rate: a number and a unit, by default Mbit/s.
+/// Parse a rate: a number and a unit, by default Mbit/s.
 fn rate(text: &str) -> Result<BitRate, String> {
     let units = [
         ("", 1e6),
@@ -280,7 +280,7 @@ fn rate(text: &str) -> Result<BitRate, String> {
     quantity(text, &units, "a rate, such as \"50 Mbit/s\"").map(|rate| BitRate(rate as u64))
 }
 
-/// Parses a size: a number and a unit, by default bytes.
+/// Parse a size: a number and a unit, by default bytes.
 fn bytes(text: &str) -> Result<Bytes, String> {
     let units = [
         ("", 1.0),
@@ -293,7 +293,7 @@ fn bytes(text: &str) -> Result<Bytes, String> {
     quantity(text, &units, "a size, such as \"1400\" or \"20 GB\"").map(|size| Bytes(size as u64))
 }
 
-/// Parses the lengths of a train and its answer, such as `25:50`.
+/// Parse the lengths of a train and its answer, such as `25:50`.
 fn train_lengths(text: &str) -> Result<(u16, u16), String> {
     let parts = text
         .split_once(':')
@@ -305,7 +305,7 @@ fn train_lengths(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-/// Parses two times, such as `20s:10s`.
+/// Parse two times, such as `20s:10s`.
 fn interval_pair(text: &str) -> Result<(Duration, Duration), String> {
     match text.split_once(':') {
         Some((first, second)) => Ok((duration(first)?, duration(second)?)),

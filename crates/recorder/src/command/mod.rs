@@ -20,14 +20,14 @@ use crate::server::{Limits, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
 use arguments::{Calibrate, Cellbed, Pack, Reach, Serve, Standalone, Verb};
 
-/// Runs `cellbed-recorder` with these arguments, without the program's name. Returns the exit status: 0 done, 1 error,
+/// Run `cellbed-recorder` with these arguments, without the program's name. Return the exit status: 0 done, 1 error,
 /// 2 invalid arguments, 130 interrupted before anything was recorded.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let parsed = parse::<Standalone>("cellbed-recorder", arguments);
     execute(parsed.map(|parsed| parsed.verb))
 }
 
-/// Runs `cellbed record`. Arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of `record`
+/// Run `cellbed record`. Arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of `record`
 /// alone. See [`run`].
 pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -60,7 +60,7 @@ fn parse<Arguments: CommandFactory + FromArgMatches>(
     })
 }
 
-/// Formats help like the other commands of cellbed: usage, description with examples, then one option per line.
+/// Format help like the other commands of cellbed: usage, description with examples, then one option per line.
 fn in_style(command: clap::Command) -> clap::Command {
     let help = clap::Arg::new("help")
         .short('h')
@@ -97,7 +97,7 @@ fn dispatch(verb: Verb) -> Result<()> {
     }
 }
 
-/// Prints the calibration of a network as JSON.
+/// Print the calibration of a network as JSON.
 fn calibrate(arguments: &Calibrate) -> Result<()> {
     let Reach {
         server,
@@ -114,7 +114,7 @@ fn calibrate(arguments: &Calibrate) -> Result<()> {
     Ok(())
 }
 
-/// Serves until interrupted.
+/// Serve until interrupted.
 fn serve(arguments: &Serve) -> Result<()> {
     let interrupts = Interrupts::catch();
     let secret = Secret::read(&arguments.secret)?;
@@ -162,7 +162,7 @@ fn print(statistics: &Statistics, as_json: bool) {
     }
 }
 
-/// Executes a command, or passes on the exit status of invalid arguments. Returns the exit status.
+/// Execute a command, or pass on the exit status of invalid arguments. Return the exit status.
 fn execute(verb: Result<Verb, i32>) -> i32 {
     let error = match verb.map(dispatch) {
         Err(status) => return status,
@@ -181,14 +181,14 @@ fn execute(verb: Result<Verb, i32>) -> i32 {
     }
 }
 
-/// Prints a line of JSON: an event and its properties.
+/// Print a line of JSON: an event and its properties.
 fn say_event(name: &str, properties: impl serde::Serialize) {
     let mut event = serde_json::to_value(properties).unwrap_or_default();
     event["event"] = name.into();
     say(&event.to_string());
 }
 
-/// Prints a line for the user; a closed output is ignored.
+/// Print a line for the user; a closed output is ignored.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// Prints the result.
+    /// Print the result.
     pub fn packed(&mut self, folder: &Path, packed: &Packed) {
         self.close();
         let seconds = packed.duration.as_secs_f64();
@@ -114,7 +114,7 @@ impl Output {
         }
     }
 
-    /// Ends the changing line.
+    /// End the changing line.
     fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             eprintln!();

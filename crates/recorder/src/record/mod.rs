@@ -68,7 +68,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the first path. The handshake continues in the background.
+    /// Open the first path. The handshake continues in the background.
     ///
     /// Errors: an interface that does not exist or is not allowed.
     pub fn connect(access: Access) -> Result<Self> {
@@ -137,7 +137,7 @@ impl Recorder {
         Ok(calibrator.finish()?)
     }
 
-    /// Limits the downlink saturation to the server's maximum rate; returns whether that reduced the rate.
+    /// Limit the downlink saturation to the server's maximum rate; return whether that reduced the rate.
     fn limit_to_offer(&self, workload: &mut Workload) -> bool {
         if let Some(offer) = self.paths.offer()
             && let Workload::Saturation { ways, .. } = workload
@@ -150,7 +150,7 @@ impl Recorder {
         false
     }
 
-    /// Passes events to the collector until the run `number` has ended.
+    /// Pass events to the collector until the run `number` has ended.
     fn wait_for(
         &mut self,
         number: u32,

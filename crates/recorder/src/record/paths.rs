@@ -26,7 +26,7 @@ pub struct Access {
     pub secret: Secret,
     /// Interface of the light workload, of calibration, and of both workloads in turn; `None`: by the routing table.
     pub first: Option<String>,
-    /// Interface of the heavy workload beside the light one.
+    /// Interface of the heavy workload, if separate.
     pub second: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Opens the first path. The handshake continues in the background.
+    /// Open the first path. The handshake continues in the background.
     pub(super) fn connect(access: Access) -> Result<Self> {
         let (sender, messages) = channel();
         let first = start(Name::First, &access, access.first.as_deref(), &sender)?;
@@ -65,7 +65,7 @@ impl Paths {
         })
     }
 
-    /// Opens the path of the heavy workload beside the light one. With `leaning`, the path sends its requests over the
+    /// Open the separate path of the heavy workload. With `leaning`, the path sends its requests over the
     /// first.
     pub(super) fn open_second(&mut self, leaning: bool) -> Result<()> {
         let interface = self.access.second.as_deref();
@@ -77,7 +77,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Sends an order to the path of a workload.
+    /// Send an order to the path of a workload.
     pub(super) fn send(&self, role: Role, order: Order) {
         let path = match (&self.second, role) {
             (Some(second), Role::Heavy) => second,

@@ -87,7 +87,7 @@ impl Schedule {
         self.slots[role as usize].run = Some(run);
     }
 
-    /// Notes the end of a run. An incomplete run begins again if time is left in its turn.
+    /// Record the end of a run. An incomplete run begins again if time is left in its turn.
     pub(super) fn ended(&mut self, run: u32, complete: bool, now: Time) {
         let mut slots = self.slots.iter();
         let Some(place) = slots.position(|slot| slot.run == Some(run)) else {
@@ -120,7 +120,7 @@ impl Schedule {
         }
     }
 
-    /// Ends the schedule; returns the runs that must be stopped.
+    /// End the schedule; return the runs that must be stopped.
     pub(super) fn stop(&mut self, now: Time) -> Vec<(Role, u32)> {
         self.stopped = true;
         self.end = self.end.min(now);

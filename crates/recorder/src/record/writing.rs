@@ -28,7 +28,7 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Creates the files in the new directory `folder`, from `zero` on.
+    /// Create the files in the new directory `folder`, from `zero` on.
     pub(super) fn begin(folder: &Path, head: &Head, zero: Time) -> Result<Self> {
         Ok(Self {
             journal: JournalWriter::create(folder, head)?,
@@ -39,7 +39,7 @@ impl Writing {
         })
     }
 
-    /// Adds a requested run.
+    /// Add a requested run.
     pub(super) fn plan(&mut self, number: u32, role: Role, workload: &Workload) -> Result<()> {
         let plan = RunPlan::new(number, role, workload);
         self.journal.add(&Entry::Run(plan))?;
@@ -47,18 +47,18 @@ impl Writing {
         Ok(())
     }
 
-    /// Adds an event of a path.
+    /// Add an event of a path.
     pub(super) fn take(&mut self, event: Event) -> Result<()> {
         self.live.take(&event);
         self.journal.add(&Entry::Event(event))
     }
 
-    /// Adds packets lost by this machine.
+    /// Add packets lost by this machine.
     pub(super) fn overflowed(&mut self, count: u64) -> Result<()> {
         self.journal.add(&Entry::Overflows(count))
     }
 
-    /// Flushes files and shows the state at their intervals.
+    /// Flush files and show the state at their intervals.
     pub(super) fn keep_up(&mut self, now: Time, end: Time, watch: Watch<'_>) -> Result<()> {
         if now.since(self.flushed) >= FLUSH {
             self.flushed = now;
@@ -75,7 +75,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends the writing; the journal can be packed.
+    /// End the writing; the journal can be packed.
     pub(super) fn end(mut self) -> Result<()> {
         self.journal.flush()
     }

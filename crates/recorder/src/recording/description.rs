@@ -1,4 +1,4 @@
-//! Metadata of a recording beside its packets.
+//! Metadata of a recording.
 
 use cellbed_link::Time;
 use chrono::{DateTime, SecondsFormat};
@@ -139,7 +139,7 @@ pub(super) struct Clocks {
     pub(super) heavy: Option<ClockEstimate>,
 }
 
-/// Formats a wall-clock time, ns since 1970, as RFC 3339 in UTC.
+/// Format a wall-clock time, ns since 1970, as RFC 3339 in UTC.
 pub fn rfc3339(wall_clock: Time) -> String {
     DateTime::from_timestamp_nanos(wall_clock.as_nanos() as i64)
         .to_rfc3339_opts(SecondsFormat::Micros, true)

@@ -86,7 +86,7 @@ pub struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Creates the directory, if missing, and begins the journal.
+    /// Create the directory, if missing, and begin the journal.
     pub fn create(folder: &Path, head: &Head) -> Result<Self> {
         check_free(folder)?;
         fs::create_dir_all(folder).trying(|| format!("create {}", folder.display()))?;
@@ -105,7 +105,7 @@ impl JournalWriter {
         Ok(writer)
     }
 
-    /// Adds an entry.
+    /// Add an entry.
     pub fn add(&mut self, entry: &Entry) -> Result<()> {
         entry.put(&mut self.block);
         match self.block.len() {
@@ -114,7 +114,7 @@ impl JournalWriter {
         }
     }
 
-    /// Passes all entries to the kernel: killing the recorder loses none of them.
+    /// Pass all entries to the kernel: killing the recorder loses none of them.
     pub fn flush(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -127,7 +127,7 @@ impl JournalWriter {
         self.write_out()
     }
 
-    /// Writes all entries to the disk: a crash of the machine loses none of them.
+    /// Write all entries to the disk: a crash of the machine loses none of them.
     pub fn sync(&mut self) -> Result<()> {
         let result = self.file.sync_data();
         self.writing(result)
@@ -209,7 +209,7 @@ fn read_head(input: &mut impl Read) -> Option<Head> {
     serde_json::from_slice(&head).ok()
 }
 
-/// Locks the journal until closed, even by a crash; returns `false` if another process holds the lock.
+/// Lock the journal until closed, even by a crash; return `false` if another process holds the lock.
 fn is_ours(file: &File) -> bool {
     let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     rustix::fs::flock(file, operation) != Err(rustix::io::Errno::WOULDBLOCK)

@@ -29,7 +29,7 @@ pub struct Packed {
     pub warnings: Vec<String>,
 }
 
-/// Appends the packets of a run to a file; train numbers continue from the previous runs.
+/// Append the packets of a run to a file; train numbers continue from the previous runs.
 fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: Vec<PacketRecord>) {
     let first_index = match role {
         Role::Light => 0,
@@ -42,7 +42,7 @@ fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: 
     }));
 }
 
-/// Converts the journal of a recording into files, then removes the journal. Can be repeated after a crash.
+/// Convert the journal of a recording into files, then remove the journal. Can be repeated after a crash.
 ///
 /// Errors: a missing or invalid journal, an empty recording, failures of the disk.
 pub fn pack(folder: &Path) -> Result<Packed> {
@@ -267,13 +267,13 @@ impl Notes {
         let (overflows, server_overflows) = (self.overflows, self.server_overflows);
         let (withheld, unrecorded) = (self.withheld, self.unrecorded);
         let notes = [
-            (overflows > 0, format!("{overflows} downlink packets were lost by this machine and not by the network: its receive buffer was full (raise net.core.rmem_max, or record at a lower rate).")),
-            (withheld > 0, format!("{withheld} downlink packets count as lost though the server did not send them, because of its limits.")),
-            (unrecorded > 0, format!("{unrecorded} uplink packets count as lost though they arrived: the server had no memory left to record them.")),
-            (server_overflows > 0, format!("{server_overflows} packets of this or another client were lost by the server and not by the network while a run went on: its receive buffer was full (raise net.core.rmem_max there, or record at a lower rate). Those that were of the uplink count as lost.")),
-            (self.unsettled, "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, when the path may have been able to carry more.".into()),
-            (self.met, "Both workloads were recorded at once over one way (--together): where they met in one queue, trains waited behind the saturation, and round-trip times and trains show a busy network. For a replay by cellreplay or conditional record over two interfaces, or leave out --together: then both take turns.".into()),
-            (self.broken_off, "The recording was broken off or lost its session; packets whose fate is not known are left out.".into()),
+            (overflows > 0, format!("This machine, not the network, lost {overflows} downlink packets: its receive buffer was full (raise net.core.rmem_max, or record at a lower rate).")),
+            (withheld > 0, format!("{withheld} downlink packets count as lost, but the server did not send them because of its limits.")),
+            (unrecorded > 0, format!("{unrecorded} uplink packets count as lost, but arrived: the server had no memory left to record them.")),
+            (server_overflows > 0, format!("The server, not the network, lost {server_overflows} packets of this or another client during a run: its receive buffer was full (raise net.core.rmem_max there, or record at a lower rate). Uplink packets among them count as lost.")),
+            (self.unsettled, "Packets of the adaptive saturation waited for less than the intended time. Where they always did, its time in `spans` includes the start-up, when the path may have been able to carry more.".into()),
+            (self.met, "Both workloads were recorded at once over one interface (--together). If they share a queue, trains wait behind the saturation, and round-trip times and trains show a busy network. For a replay by cellreplay or conditional, record over two interfaces, or leave out --together: then the workloads take turns.".into()),
+            (self.broken_off, "The recording was interrupted or lost its session; packets of unknown fate are left out.".into()),
         ];
         let noted = notes.into_iter().filter(|(applies, _)| *applies);
         noted.map(|(_, sentence)| sentence).collect()

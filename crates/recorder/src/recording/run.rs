@@ -38,13 +38,13 @@ impl Collector {
         }
     }
 
-    /// Adds the plan of a requested run.
+    /// Add the plan of a requested run.
     pub fn plan(&mut self, plan: RunPlan) {
         let number = plan.number;
         self.runs.entry(number).or_insert_with(|| Run::new(plan));
     }
 
-    /// Adds an event. Events of unknown runs are ignored.
+    /// Add an event. Events of unknown runs are ignored.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Clock(answer) => {
@@ -232,7 +232,7 @@ impl Run {
         })
     }
 
-    /// Adds an event of the run.
+    /// Add an event of the run.
     fn take(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Began(at) => self.began = Some(*at),

@@ -64,13 +64,13 @@ impl Channel {
         self.resumption
     }
 
-    /// Appends a control message and returns its sequence number; `None`, without a message, if the session's 2⁴⁸
+    /// Append a control message and return its sequence number; `None`, without a message, if the session's 2⁴⁸
     /// numbers are used up.
     pub fn seal_control(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
         self.seal(Kind::Control, body, out)
     }
 
-    /// Appends a probe, with filler up to `payload_bytes` in total. Returns its sequence number like
+    /// Append a probe, with filler up to `payload_bytes` in total. Return its sequence number like
     /// [`Channel::seal_control`].
     pub fn seal_probe(
         &mut self,
@@ -111,7 +111,7 @@ impl Channel {
         sealed.ok().map(|_| sequence) // fails only for bodies over 65 519 bytes
     }
 
-    /// Opens a message of the other end. A rejected message changes no state.
+    /// Open a message of the other end. A rejected message changes no state.
     pub fn open(&mut self, datagram: &[u8]) -> Result<Opened<'_>, Rejected> {
         let mut reader = Reader::new(datagram);
         let header: Header = reader.take().map_err(|_| Rejected::Malformed)?;
@@ -163,7 +163,7 @@ impl Filler {
         Self(pieces.collect())
     }
 
-    /// Appends `count` bytes for the packet with this number.
+    /// Append `count` bytes for the packet with this number.
     pub fn append(&self, packet: u64, mut count: usize, out: &mut Vec<u8>) {
         let mut start = (packet as usize).wrapping_mul(1499) % FILLER_BYTES; // odd factor: reaches all positions
         while count > 0 {
@@ -225,7 +225,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Records this number and returns its previous state. Numbers below the window are not recorded.
+    /// Record this number and return its previous state. Numbers below the window are not recorded.
     pub fn see(&mut self, number: u64) -> Standing {
         let standing = self.standing(number);
         if standing == Standing::New {
@@ -235,7 +235,7 @@ impl ReplayWindow {
         standing
     }
 
-    /// Clears the words between the highest number so far and this one.
+    /// Clear the words between the highest number so far and this one.
     fn advance(&mut self, number: u64) {
         let from = self.highest.map_or(0, |highest| highest / 64 + 1);
         if self.highest.is_none_or(|highest| number > highest) {

@@ -62,7 +62,7 @@ impl HandshakeKeys {
         }
     }
 
-    /// Appends the code of a hello.
+    /// Append the code of a hello.
     pub fn sign_hello(&self, hello: &mut Vec<u8>) {
         let code = self.client.code(&[hello]);
         code.put(hello);
@@ -75,7 +75,7 @@ impl HandshakeKeys {
         valid.then_some((message, code))
     }
 
-    /// Appends the code of an answer to the hello with code `hello`.
+    /// Append the code of an answer to the hello with code `hello`.
     pub fn sign_answer(&self, answer: &mut Vec<u8>, hello: &[u8; CODE_BYTES]) {
         let code = self.server.code(&[answer, hello]);
         code.put(answer);
@@ -132,7 +132,7 @@ impl Handshake {
         Some((datagram, self.channel(welcome)?))
     }
 
-    /// Reads the server's welcome. Other datagrams change no state.
+    /// Read the server's welcome. Other datagrams change no state.
     pub fn read(&mut self, datagram: &[u8]) -> Option<Welcome> {
         let noise = datagram.strip_prefix(&Welcome::START)?;
         let mut payload = [0; Welcome::DATAGRAM_BYTES];
@@ -174,7 +174,7 @@ pub enum Progress {
 }
 
 impl Opening {
-    /// Begins a handshake, for a new session or to resume one.
+    /// Begin a handshake, for a new session or to resume one.
     pub fn new(secret: &Secret, resumes: Option<Resumption>, now: Time) -> Self {
         Self {
             keys: HandshakeKeys::new(secret),
@@ -191,7 +191,7 @@ impl Opening {
         self.due
     }
 
-    /// Appends the hello if one is due.
+    /// Append the hello if one is due.
     pub fn step(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         if now < self.due {
             return false;
@@ -208,7 +208,7 @@ impl Opening {
         true
     }
 
-    /// Reads a possible answer of the server.
+    /// Read a possible answer of the server.
     pub fn receive(&mut self, now: Time, datagram: &[u8]) -> Progress {
         let Some((handshake, hello)) = &mut self.hello else {
             return Progress::Waiting;
@@ -258,7 +258,7 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Derives keys from a random seed, drawn at the server's start.
+    /// Derive keys from a random seed, drawn at the server's start.
     pub fn new(seed: &[u8; 32]) -> Self {
         Self {
             seed: CodeKey::new(seed),

@@ -27,14 +27,14 @@ impl fmt::Debug for Secret {
 /// Return random bytes of the system, for secrets, seeds and handshakes.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    // The system call needs no file: a program alone in its root directory has none. One call returns so few bytes.
+    // The system call needs no file, which an isolated program lacks. One call returns all of so few bytes.
     rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
         .trying(|| "get random bytes from the system".into())?;
     Ok(bytes)
 }
 
 impl Secret {
-    /// A secret of these bytes.
+    /// A secret with these bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -65,7 +65,7 @@ impl Secret {
         Ok(Self(secret))
     }
 
-    /// Writes the secret to a new file that only its owner can read. Errors: the file exists.
+    /// Write the secret to a new file that only its owner can read. Errors: the file exists.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path);
@@ -77,7 +77,7 @@ impl Secret {
         .map_err(|error| failed(path, "written", error))
     }
 
-    /// Derive bytes that cannot be known without the secret, different for each purpose and number.
+    /// Derive bytes that only the secret determines, different for each purpose and number.
     pub(crate) fn derive(&self, purpose: &[u8], number: u64) -> [u8; 32] {
         let context = b"cellbed-recorder ";
         CodeKey::new(&self.0).code(&[context, purpose, &number.to_be_bytes()])

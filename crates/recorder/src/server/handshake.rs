@@ -76,7 +76,7 @@ impl Server {
         let known = self
             .sessions
             .values()
-            .find(|session| session.knows(proved.code));
+            .find(|session| session.has_accepted(proved.code));
         if let Some(session) = known {
             return match session.welcome_again(proved.code) {
                 _ if session.ended => Err(Refusal::NoSuchSession),
@@ -128,7 +128,7 @@ impl Server {
         Ok(Some(datagram))
     }
 
-    /// Moves the session to the hello's address, unless a later hello has proved another. The keys stay.
+    /// Move the session to the hello's address, unless a later hello has proved another. The keys stay.
     fn resume(
         &mut self,
         proved: &Proved,

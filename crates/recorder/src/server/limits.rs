@@ -57,7 +57,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Limits the values to what the server can keep.
+    /// Limit the values to what the server can keep.
     pub(super) fn clamp(mut self) -> Self {
         for rate in [&mut self.rate, &mut self.total_rate] {
             rate.0 = rate.0.clamp(1, FASTEST);

@@ -92,7 +92,7 @@ impl Server {
         self.sessions.values().map(Session::report_memory).sum()
     }
 
-    /// Counts packets of any client lost to the full receive buffer; all active runs report them.
+    /// Count packets of any client lost to the full receive buffer; all active runs report them.
     pub fn overflowed(&mut self, packets: u64) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let runs = self
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Processes any datagram and appends the answers to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
+    /// Process any datagram and append the answers to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
     pub fn receive(
         &mut self,
         now: Time,
@@ -143,7 +143,7 @@ impl Server {
             .min()
     }
 
-    /// Appends the saturation due by `now` to `out`, and removes expired sessions.
+    /// Append the saturation due by `now` to `out`, and remove expired sessions.
     pub fn step(&mut self, now: Time, out: &mut Outbox) {
         let (packets, bytes) = (out.len(), out.payload());
         self.sessions

@@ -17,7 +17,7 @@ use crate::wire::{
 const REPORTS_AT_MOST: u16 = 256;
 
 impl Server {
-    /// Executes a client's request, if permitted, and answers.
+    /// Execute a client's request, if permitted, and answers.
     pub(super) fn request(&mut self, received: &Received, request: Request, out: &mut Outbox) {
         let to = received.sequence;
         let done = match request {
@@ -76,7 +76,7 @@ impl Server {
         self.reply(received, &reply, out);
     }
 
-    /// Seals and sends a reply unless a budget is overdrawn. Returns whether it was sent.
+    /// Seal and send a reply unless a budget is overdrawn. Return whether it was sent.
     fn reply(&mut self, received: &Received, reply: &Reply, out: &mut Outbox) -> bool {
         let Some(session) = self.sessions.get_mut(&received.session) else {
             return false;
@@ -170,7 +170,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends chunks of a run, as many as exist and budgets permit.
+    /// Send chunks of a run, as many as exist and budgets permit.
     fn reports(
         &mut self,
         received: &Received,
@@ -199,7 +199,7 @@ impl Server {
         Ok(())
     }
 
-    /// Records the arrival of a probe. Answers the train if the probe is its first.
+    /// Record the arrival of a probe. Answers the train if the probe is its first.
     pub(super) fn probe(
         &mut self,
         received: &Received,
@@ -262,7 +262,7 @@ impl Server {
         }
     }
 
-    /// Sends the due packets of all saturations.
+    /// Send the due packets of all saturations.
     pub(super) fn saturate(&mut self, now: Time, out: &mut Outbox) {
         for session in self.sessions.values_mut() {
             let probing = may_probe(session, &self.limits, now);

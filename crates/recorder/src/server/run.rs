@@ -45,7 +45,7 @@ impl Run {
         self.saturator = None;
     }
 
-    /// Notes a request that steers the saturation. Returns `false` if a later request of the session has arrived
+    /// Record a request that steers the saturation. Return `false` if a later request of the session has arrived
     /// before.
     pub(super) fn steer(&mut self, by: SessionId, sequence: u64) -> bool {
         let overtaken = self
@@ -57,7 +57,7 @@ impl Run {
         !overtaken
     }
 
-    /// Notes the arrival of a packet of a train. Returns whether it is the train's first.
+    /// Record the arrival of a packet of a train. Return whether it is the train's first.
     pub(super) fn is_first_of(&mut self, train: u32) -> bool {
         self.answered.see(u64::from(train)) == Standing::New
     }
@@ -108,7 +108,7 @@ impl ArrivalLog {
         }
     }
 
-    /// Closes the open chunk, so that it can be fetched.
+    /// Close the open chunk, so that it can be fetched.
     pub(super) fn close(&mut self) {
         if !self.open.is_empty() {
             let chunk = self.open.finish();
@@ -117,7 +117,7 @@ impl ArrivalLog {
         }
     }
 
-    /// Removes the chunks before this one, which the client has.
+    /// Remove the chunks before this one, which the client has.
     pub(super) fn acknowledge(&mut self, before: u32) {
         while self.first < before {
             let Some(chunk) = self.closed.pop_front() else {
@@ -210,7 +210,7 @@ mod tests {
         assert!(chunks >= 2);
         let first = log.chunk(0).cloned();
         log.close();
-        log.close(); // no open chunk any more
+        log.close(); // no chunk remains open
         assert_eq!((log.chunk(0), log.chunks()), (first.as_ref(), chunks + 1));
         let read = (0..=chunks).flat_map(|number| log.chunk(number).unwrap().iter());
         assert!(read.eq((0..1000).map(arrival)));

@@ -80,7 +80,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Opens the socket: packets of clients arrive from now on, and [`Serving::run`] answers them.
+    /// Open the socket: packets of clients arrive from now on, and [`Serving::run`] answers them.
     ///
     /// local: address; the unspecified IPv6 address also receives IPv4.
     pub fn bind(local: &Local, secret: &Secret, limits: Limits) -> Result<Self> {
@@ -101,7 +101,7 @@ impl Serving {
         self.socket.local()
     }
 
-    /// Serves until `stopped`, which is checked at least twice a second. Reports statistics regularly. Signals wake the
+    /// Serve until `stopped`, which is checked at least twice a second. Reports statistics regularly. Signals wake the
     /// server.
     pub fn run(
         &mut self,
@@ -137,7 +137,7 @@ impl Serving {
         Ok(self.statistics())
     }
 
-    /// Receives one batch. Returns whether there may be more.
+    /// Receive one batch. Return whether there may be more.
     fn receive(&mut self) -> Result<bool> {
         let count = self.socket.receive(&mut self.inbox)?;
         self.failures = 0;

@@ -11,7 +11,7 @@ use crate::wire::{CODE_BYTES, Cookie, ip_overhead};
 
 pub(super) struct Session {
     pub(super) channel: Channel,
-    /// Address at which the client has proved to receive.
+    /// Address at which the client receives, as proved by a cookie.
     pub(super) address: SocketAddr,
     /// Codes of the hello that began the session and of the hello that proved the address; the welcome to the latter.
     hellos: [[u8; CODE_BYTES]; 2],
@@ -46,7 +46,7 @@ impl Session {
     }
 
     /// Return whether the session has accepted the hello with this code.
-    pub(super) fn knows(&self, hello: &[u8; CODE_BYTES]) -> bool {
+    pub(super) fn has_accepted(&self, hello: &[u8; CODE_BYTES]) -> bool {
         self.hellos.contains(hello)
     }
 
@@ -55,7 +55,7 @@ impl Session {
         (self.hellos[1] == *hello).then(|| self.welcome.clone())
     }
 
-    /// Sets the address proved by this hello, unless a later hello has proved another. Returns whether the address was
+    /// Set the address proved by this hello, unless a later hello has proved another. Return whether the address was
     /// set.
     pub(super) fn move_to(&mut self, hello: &Proved, welcome: &[u8]) -> bool {
         let given = Time::from_nanos(hello.cookie.given_ns);
@@ -68,7 +68,7 @@ impl Session {
         true
     }
 
-    /// Closes the session for the client and removes its state. The handshake is kept as long as it could be replayed.
+    /// Close the session for the client and remove its state. The handshake is kept as long as it could be replayed.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.runs.clear();
@@ -87,12 +87,12 @@ impl Session {
             .max(replayable)
     }
 
-    /// Return the end of the time for probing.
+    /// Return the time at which probing must end.
     pub(super) fn probing_ends(&self, limits: &Limits) -> Time {
         self.began + limits.duration
     }
 
-    /// Counts bytes sent or received.
+    /// Count bytes sent or received.
     pub(super) fn spend(&mut self, bytes: Bytes) {
         self.bytes = Bytes(self.bytes.0.saturating_add(bytes.0));
     }
@@ -161,7 +161,7 @@ impl Budget {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Takes `bytes` from the budgets of a session and of all sessions, or from neither.
+    /// Take `bytes` from the budgets of a session and of all sessions, or from neither.
     pub(super) fn take(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
         Self::overdraw(both, now, bytes, Duration::ZERO)
     }

@@ -17,7 +17,7 @@ pub fn wall_clock() -> Time {
     read(ClockId::Realtime)
 }
 
-/// Sleeps until `deadline` of the monotonic clock, or until a signal.
+/// Sleep until `deadline` of the monotonic clock, or until a signal.
 pub fn sleep_until(deadline: Time) {
     // After an interruption, the caller reads the clock again.
     let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &timespec(deadline.as_nanos()));
@@ -30,7 +30,7 @@ pub(super) fn timespec(nanos: u64) -> Timespec {
     }
 }
 
-/// Lets the calling thread wake up as precisely as the kernel can. By default, wake-ups may be 50 µs late to save
+/// Let the calling thread wake up as precisely as the kernel can. By default, wake-ups may be 50 µs late to save
 /// wake-ups.
 pub fn sharpen_timers() {
     // If not permitted, departures are some 50 µs late, as their stamps show.

@@ -62,7 +62,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket. Packets are never fragmented: packets too large for a path are lost or refused.
+    /// Open a socket. Packets are never fragmented: packets too large for a path are lost or refused.
     pub fn bind(local: &Local) -> Result<Self> {
         let family = match local.address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -112,12 +112,12 @@ impl Socket {
         self.local
     }
 
-    /// Sleeps until `deadline`, a packet or a signal; returns whether there is a packet.
+    /// Sleep until `deadline`, a packet or a signal; return whether there is a packet.
     pub fn wait(&self, deadline: Time) -> Result<bool> {
         self.poll(PollFlags::IN, deadline)
     }
 
-    /// Sleeps until `deadline` or until there is room for sending; returns whether there is room.
+    /// Sleep until `deadline` or until there is room for sending; return whether there is room.
     pub fn wait_for_room(&self, deadline: Time) -> Result<bool> {
         self.poll(PollFlags::OUT, deadline)
     }
@@ -143,7 +143,7 @@ impl Socket {
     }
 }
 
-/// Sets a socket's buffers to [`BUFFER`] bytes, beyond the system's limit if permitted, otherwise up to the limit.
+/// Set a socket's buffers to [`BUFFER`] bytes, beyond the system's limit if permitted, otherwise up to the limit.
 fn enlarge_buffers(socket: &OwnedFd) -> Result<()> {
     sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
         .or_else(|error| {
@@ -160,7 +160,7 @@ fn enlarge_buffers(socket: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Binds the socket to an interface: all its packets use that interface, independently of the routes.
+/// Bind the socket to an interface: all its packets use that interface, independently of the routes.
 fn bind_to_interface(socket: &OwnedFd, interface: &str) -> Result<()> {
     let bound = setsockopt(socket, more::BindToDevice, &OsString::from(interface)).trying_or(
         || format!("bind to the interface {interface:?}"),

@@ -29,7 +29,7 @@ struct Packet {
 }
 
 impl Outbox {
-    /// Adds a packet for `to`. `write` appends the UDP payload to the given bytes; without payload, no packet is added.
+    /// Add a packet for `to`. `write` appends the UDP payload to the given bytes; without payload, no packet is added.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -64,7 +64,7 @@ impl Outbox {
         self.packets.is_empty()
     }
 
-    /// Removes all packets.
+    /// Remove all packets.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.packets.clear();
@@ -102,7 +102,7 @@ impl Outbox {
 }
 
 impl Socket {
-    /// Sends all packets of `outbox` and empties it, waiting if the kernel's buffer is full. Packets of equal length to
+    /// Send all packets of `outbox` and empty it, waiting if the kernel's buffer is full. Packets of equal length to
     /// one peer, such as a train, are passed to the kernel as one piece (`UDP_SEGMENT`): no packet comes between them.
     ///
     /// A temporary loss of the path (no route, interface down) is no error: the packets are lost, and their number is
@@ -151,7 +151,7 @@ impl Socket {
         outcome
     }
 
-    /// Passes `count` packets from `first` on to the kernel, which segments them from one buffer.
+    /// Pass `count` packets from `first` on to the kernel, which segments them from one buffer.
     fn send_run(&self, outbox: &Outbox, first: usize, count: usize) -> nix::Result<()> {
         let bytes = &outbox.bytes[outbox.start(first)..outbox.packets[first + count - 1].end];
         let length = outbox.length(first) as u16;

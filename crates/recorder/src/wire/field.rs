@@ -4,7 +4,7 @@ use cellbed_link::Time;
 
 use super::Malformed;
 
-const SHORT: Malformed = Malformed("it ends too soon");
+const SHORT: Malformed = Malformed("it is truncated");
 
 /// A value as bytes.
 pub trait Field: Sized {
@@ -27,7 +27,7 @@ pub trait Field: Sized {
         let value = Self::take(&mut reader)?;
         match reader.is_empty() {
             true => Ok(value),
-            false => Err(Malformed("it goes on after its end")),
+            false => Err(Malformed("bytes follow its end")),
         }
     }
 }

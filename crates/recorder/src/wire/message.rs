@@ -241,7 +241,7 @@ variants! { Reply:
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The session has ended, was idle for too long, or the server was restarted.
-    #[error("the server does not know the session (any more); start a new one")]
+    #[error("the session is unknown or has expired; start a new one")]
     NoSuchSession,
     /// Limit for all clients together.
     #[error("the server has {0} sessions, its limit; try again later")]

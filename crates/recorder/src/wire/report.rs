@@ -42,7 +42,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Adds an arrival; returns `false`, without adding, if the chunk is full.
+    /// Add an arrival; return `false`, without adding, if the chunk is full.
     pub fn push(&mut self, arrival: Arrival) -> bool {
         if self.bytes.len() + ARRIVAL_BYTES > ARRIVALS_BYTES {
             return false;

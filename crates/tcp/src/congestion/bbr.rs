@@ -99,7 +99,7 @@ impl Bbr {
         bbr
     }
 
-    /// Returns the window after an acknowledgement.
+    /// Return the window after an acknowledgement.
     fn acknowledged(&mut self, mut window: u64, news: &AckSample) -> u64 {
         self.measure_bandwidth(news);
         self.note_aggregation(window, news);
@@ -127,7 +127,7 @@ impl Bbr {
         self.resize(window, news)
     }
 
-    /// Saves the window before losses or a probe (§4.2.3.4).
+    /// Save the window before losses or a probe (§4.2.3.4).
     fn save(&mut self, window: u64) {
         let untouched = self.repair == Repair::None && self.mode != Mode::ProbeRoundTrip;
         self.saved = if untouched {
@@ -137,7 +137,7 @@ impl Bbr {
         };
     }
 
-    /// Updates the maximum rate of the last rounds (§4.1.1).
+    /// Update the maximum rate of the last rounds (§4.1.1).
     fn measure_bandwidth(&mut self, news: &AckSample) {
         self.is_round_start = false;
         let Some(sample) = news.sample else {
@@ -179,7 +179,7 @@ impl Bbr {
         }
     }
 
-    /// Returns whether the phase of the cycle is over (§4.3.4.3).
+    /// Return whether the phase of the cycle is over (§4.3.4.3).
     fn phase_is_over(&self, news: &AckSample) -> bool {
         let least = self.least.unwrap_or(Duration::MAX);
         let is_long = news.delivered_at - self.phase_began > least;
@@ -198,7 +198,7 @@ impl Bbr {
         self.phase_began = at;
     }
 
-    /// Begins at a random phase except the lower gain (§4.3.4.2). Linux draws the phase; here it follows from the time.
+    /// Begin at a random phase except the lower gain (§4.3.4.2). Linux draws the phase; here it follows from the time.
     fn probe_bandwidth(&mut self, now: Time, at: Time) {
         self.mode = Mode::ProbeBandwidth;
         let drawn = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -206,7 +206,7 @@ impl Bbr {
         self.next_phase(at);
     }
 
-    /// Detects a full pipe (§4.3.2.2).
+    /// Detect a full pipe (§4.3.2.2).
     fn note_full_pipe(&mut self, news: &AckSample) {
         let idle = news.sample.is_some_and(|sample| sample.idle);
         if self.is_full || !self.is_round_start || idle {
@@ -265,7 +265,7 @@ impl Bbr {
         }
     }
 
-    /// Returns the pacing rate in bytes per second for `rate` segments per second.
+    /// Return the pacing rate in bytes per second for `rate` segments per second.
     fn rate_of(&self, rate: f64, gain: f64) -> f64 {
         rate * self.segment as f64 * gain * MARGIN
     }
@@ -286,13 +286,13 @@ impl Bbr {
         self.set_pacing_rate(self.pacing_gain);
     }
 
-    /// Returns the bytes that leave at once over a path whose minimum round trip is `least`.
+    /// Return the bytes that leave at once over a path whose minimum round trip is `least`.
     fn burst(&self, least: Duration) -> u64 {
         let at_least = if self.pacing_rate < SINGLE { 1 } else { 2 };
         pacing::quantum(self.pacing_rate, self.segment, at_least, least)
     }
 
-    /// Returns the window for `segments` of bandwidth-delay product, with room for bursts (§4.2.3.2).
+    /// Return the window for `segments` of bandwidth-delay product, with room for bursts (§4.2.3.2).
     fn with_bursts(&self, segments: f64) -> u64 {
         let held = segments as u64 + 3 * self.burst(Duration::MAX) / self.segment;
         let even = held + held % 2;
@@ -309,7 +309,7 @@ impl Bbr {
         self.with_bursts(self.product(self.largest.value(), gain))
     }
 
-    /// Returns how many of `segments` are still in flight when pacing allows the next segment.
+    /// Return how many of `segments` are still in flight when pacing allows the next segment.
     fn in_flight_at_departure(&self, segments: u64, news: &AckSample) -> u64 {
         let probes = self.pacing_gain > 1.0;
         let more = u64::from(probes) * (self.burst(Duration::MAX) / self.segment);
@@ -317,7 +317,7 @@ impl Bbr {
         (segments + more).saturating_sub(delivered as u64)
     }
 
-    /// Returns the window after an acknowledgement (§4.2.3).
+    /// Return the window after an acknowledgement (§4.2.3).
     fn resize(&mut self, window: u64, news: &AckSample) -> u64 {
         let mut size = window;
         if news.segments > 0 {
@@ -361,7 +361,7 @@ impl Bbr {
 
 /// BBR alone decides on its window, also while losses are repaired.
 impl Controller for Bbr {
-    /// Initialises the pacing rate (§4.2.1).
+    /// Initialise the pacing rate (§4.2.1).
     fn on_established(&mut self, window: &Window, now: Time, round_trip: Duration) {
         self.least = Some(round_trip);
         self.least_at = now;
@@ -380,7 +380,7 @@ impl Controller for Bbr {
         self.save(window.size as u64);
     }
 
-    /// Resets the estimate of a full pipe, whose state is unknown after a timeout.
+    /// Reset the estimate of a full pipe, whose state is unknown after a timeout.
     fn on_timeout(&mut self, window: &mut Window, timeout: &AckSample) {
         self.repair = Repair::Timeout;
         self.full_rate = 0.0;
@@ -399,7 +399,7 @@ impl Controller for Bbr {
 
     fn on_idle(&mut self, _window: &mut Window, _idle: Duration, _timeout: Duration) {}
 
-    /// Restarts from idle (§4.3.4.4).
+    /// Restart from idle (§4.3.4.4).
     fn on_restart(&mut self, window: &mut Window, now: Time) {
         self.restarted = true;
         self.aggregation.begin(now);
@@ -414,7 +414,7 @@ impl Controller for Bbr {
         }
     }
 
-    /// Returns the pacing rate and the burst (§4.2.2).
+    /// Return the pacing rate and the burst (§4.2.2).
     fn pacing(&self) -> Option<Pacing> {
         Some(Pacing {
             rate: self.pacing_rate,
@@ -496,7 +496,7 @@ impl Policer {
         self.last.filter(|_| self.is_used)
     }
 
-    /// Counts a round; returns whether the rate has been used long enough.
+    /// Count a round; return whether the rate has been used long enough.
     fn is_old(&mut self) -> bool {
         self.rounds += 1;
         self.rounds >= Self::USED
@@ -507,7 +507,7 @@ impl Policer {
         (self.delivered, self.lost) = (news.delivered, news.all_lost);
     }
 
-    /// Processes an acknowledgement. has_lost: whether it reports losses.
+    /// Process an acknowledgement. has_lost: whether it reports losses.
     fn note(&mut self, has_lost: bool, is_round_start: bool, news: &AckSample) {
         if self.is_used {
             return;
@@ -559,7 +559,7 @@ impl Maximum {
         self.0[0].1
     }
 
-    /// Adds a sample. The kept samples are at most `window` older.
+    /// Add a sample. The kept samples are at most `window` older.
     fn note(&mut self, window: u64, at: u64, value: f64) {
         let Self(best) = self;
         let new = (at, value);
@@ -614,7 +614,7 @@ mod tests {
             Self { bbr, window, news }
         }
 
-        /// Advances by a round trip, then acknowledges all of a window at once.
+        /// Advance by a round trip, then acknowledge all of a window at once.
         fn round(&mut self, rate: f64, in_flight: u64) {
             let before = self.news.delivered;
             let news = &mut self.news;
@@ -629,7 +629,7 @@ mod tests {
             self.window = self.bbr.acknowledged(self.window, news);
         }
 
-        /// Returns a pipe in the phase that probes for bandwidth.
+        /// Return a pipe in the phase that probes for bandwidth.
         fn steady() -> Self {
             let mut pipe = Self::new();
             for _ in 0..5 {

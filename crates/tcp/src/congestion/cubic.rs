@@ -37,7 +37,7 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    /// Returns a law whose slow start may end before a loss if the settings permit.
+    /// Return a law whose slow start may end before a loss if the settings permit.
     pub fn new(tcp: &Tcp) -> Self {
         Self {
             curve: Curve::default(),
@@ -48,7 +48,7 @@ impl Cubic {
 }
 
 impl Controller for Cubic {
-    /// Ends slow start when round trips indicate a queue.
+    /// End slow start when round trips indicate a queue.
     fn on_round_trip(&mut self, window: &mut Window, ack: &AckSample, round_trip: Duration) {
         if self.curve.is_young(ack.now) {
             return; // The previous queue may still exist.
@@ -79,7 +79,7 @@ impl Controller for Cubic {
         window.size = 1.0;
     }
 
-    /// Excludes the pause from the curve.
+    /// Exclude the pause from the curve.
     fn on_write(&mut self, now: Time, idle: Duration) {
         self.curve.on_pause(now, idle);
     }
@@ -105,12 +105,12 @@ struct Epoch {
 }
 
 impl Curve {
-    /// Returns whether growth began less than a second ago.
+    /// Return whether growth began less than a second ago.
     pub fn is_young(&self, now: Time) -> bool {
         self.epoch.is_some_and(|epoch| now - epoch.since < YOUNG)
     }
 
-    /// Returns the growth per arrived segment.
+    /// Return the growth per arrived segment.
     pub fn increase(&mut self, now: Time, window: f64, segments: f64, least: Duration) -> f64 {
         let largest = self.largest;
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
@@ -129,7 +129,7 @@ impl Curve {
         increase.clamp(SLOWEST / window, FASTEST)
     }
 
-    /// Returns the window after congestion, with fast convergence (RFC 9438 §4.7).
+    /// Return the window after congestion, with fast convergence (RFC 9438 §4.7).
     pub fn reduced(&mut self, window: f64) -> f64 {
         self.epoch = None;
         self.largest = if window < self.largest {
@@ -166,7 +166,7 @@ struct Round {
 }
 
 impl HyStart {
-    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips exceed the
+    /// Return whether a train of acknowledgements is as long as half a round trip, or a round's round trips exceed the
     /// minimum by an eighth of it. least: the minimum.
     pub fn shall_end(
         &mut self,

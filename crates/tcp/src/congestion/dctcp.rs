@@ -49,7 +49,7 @@ impl Dctcp {
         }
     }
 
-    /// Counts acknowledged segments and the marked ones among them; updates the estimate once per window (§3.3). upto:
+    /// Count acknowledged segments and the marked ones among them; update the estimate once per window (§3.3). upto:
     /// all bytes before have arrived. next: the first unsent byte.
     pub fn count(&mut self, segments: u64, marked: u64, upto: u64, next: u64) {
         self.acknowledged += segments;
@@ -61,13 +61,13 @@ impl Dctcp {
         }
     }
 
-    /// Returns whether the window has been reduced for the data in flight: it neither grows nor shrinks (RFC 3168
+    /// Return whether the window has been reduced for the data in flight: it neither grows nor shrinks (RFC 3168
     /// §6.1.2).
     pub fn is_reduced(&self, upto: u64) -> bool {
         upto <= self.reduced_until
     }
 
-    /// Returns the window after a mark. The next reduction is possible after all bytes up to `next` have arrived.
+    /// Return the window after a mark. The next reduction is possible after all bytes up to `next` have arrived.
     pub fn reduced(&mut self, window: f64, next: u64) -> f64 {
         self.reduced_until = next;
         window * (1.0 - self.alpha / 2.0)

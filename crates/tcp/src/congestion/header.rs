@@ -46,7 +46,7 @@ impl Header {
         self.law.law().owns_window()
     }
 
-    /// Calls the law with the window, and sets the window that it returns.
+    /// Call the law with the window, and set the window that it returns.
     fn call(
         &mut self,
         window: &mut Window,
@@ -154,7 +154,7 @@ impl Controller for Header {
     }
 }
 
-/// Returns whole microseconds, at least one: zero means no measurement.
+/// Return whole microseconds, at least one: zero means no measurement.
 fn micros(span: Duration) -> u64 {
     (span.as_nanos() / 1000).max(1)
 }

@@ -42,7 +42,7 @@ macro_rules! controllers {
         pub(super) enum AnyController { $($name(Box<$law>),)* Header(Box<header::Header>) }
 
         impl AnyController {
-            /// Returns the controller, which may change the initial window.
+            /// Return the controller, which may change the initial window.
             pub fn new(tcp: &Tcp, window: &mut Window) -> Self {
                 match tcp.control {
                     $(Control::$name => Self::$name(Box::new(<$law>::new(tcp))),)*
@@ -79,7 +79,7 @@ controllers! {
 }
 
 impl Control {
-    /// Returns the name in scenarios and simulations.
+    /// Return the name in scenarios and simulations.
     pub fn name(self) -> String {
         match self {
             Self::Header(law) => law.name().to_owned(),
@@ -87,13 +87,13 @@ impl Control {
         }
     }
 
-    /// Returns the law with a name, if any.
+    /// Return the law with a name, if any.
     pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().copied().find(|law| law.name() == name);
         found.or_else(|| cellbed_laws::find(name).map(Self::Header))
     }
 
-    /// Returns whether the law needs packets that queues can mark (see [`Controller::uses_ecn`]).
+    /// Return whether the law needs packets that queues can mark (see [`Controller::uses_ecn`]).
     pub fn uses_ecn(self) -> bool {
         let tcp = Tcp {
             control: self,
@@ -122,57 +122,57 @@ impl From<Control> for String {
 ///
 /// The provided methods implement NewReno. The sender itself repairs losses (RFC 6937) and meanwhile sets the window.
 pub(super) trait Controller {
-    /// Processes the handshake's round trip.
+    /// Process the handshake's round trip.
     fn on_established(&mut self, _window: &Window, _now: Time, _round_trip: Duration) {}
 
-    /// Processes a round-trip sample (`pkts_acked`).
+    /// Process a round-trip sample (`pkts_acked`).
     fn on_round_trip(&mut self, _window: &mut Window, _ack: &AckSample, _round_trip: Duration) {}
 
-    /// Processes the number of marks, possibly zero, among newly acknowledged segments (`in_ack_event`). repairing:
+    /// Process the number of marks, possibly zero, among newly acknowledged segments (`in_ack_event`). repairing:
     /// losses have reduced the window.
     fn on_ecn(&mut self, _window: &mut Window, _ack: &AckSample, _marked: u64, _repairing: bool) {}
 
-    /// Grows the window by newly acknowledged segments (`cong_avoid`). Not called while losses are repaired.
+    /// Grow the window by newly acknowledged segments (`cong_avoid`). Not called while losses are repaired.
     fn on_ack(&mut self, window: &mut Window, ack: &AckSample) {
         grow(self, window, ack);
     }
 
-    /// Returns the growth of the window per acknowledged segment after slow start: NewReno's is one segment per round
+    /// Return the growth of the window per acknowledged segment after slow start: NewReno's is one segment per round
     /// trip (RFC 5681 §3.1).
     fn increase(&mut self, window: f64, _ack: &AckSample, _segments: f64) -> f64 {
         1.0 / window
     }
 
-    /// Processes each acknowledgement, after its losses are known (`cong_control`).
+    /// Process each acknowledgement, after its losses are known (`cong_control`).
     fn on_delivery(&mut self, _window: &mut Window, _ack: &AckSample) {}
 
-    /// Reduces the threshold after losses. The sender reduces the window.
+    /// Reduce the threshold after losses. The sender reduces the window.
     fn on_loss(&mut self, window: &mut Window) {
         window.threshold = self.decrease(window.size).floor().max(2.0);
     }
 
-    /// Returns the window after losses (`ssthresh`): NewReno halves it (RFC 5681 §3.1).
+    /// Return the window after losses (`ssthresh`): NewReno halves it (RFC 5681 §3.1).
     fn decrease(&mut self, window: f64) -> f64 {
         window / 2.0
     }
 
-    /// Processes a timeout, after [`on_loss`](Self::on_loss).
+    /// Process a timeout, after [`on_loss`](Self::on_loss).
     fn on_timeout(&mut self, window: &mut Window, _timeout: &AckSample) {
         window.size = 1.0;
     }
 
-    /// Restores window and threshold after spurious losses (`undo_cwnd`).
+    /// Restore window and threshold after spurious losses (`undo_cwnd`).
     fn undo(&mut self, window: &mut Window, size: f64, threshold: f64) {
         window.size = window.size.max(size);
         window.threshold = window.threshold.max(threshold);
     }
 
-    /// Sets the window while losses are repaired.
+    /// Set the window while losses are repaired.
     fn repair(&mut self, window: &mut Window, segments: f64) {
         window.size = segments.max(1.0);
     }
 
-    /// Reduces the window after an idle time longer than the timeout (`tcp_cwnd_restart`).
+    /// Reduce the window after an idle time longer than the timeout (`tcp_cwnd_restart`).
     fn on_idle(&mut self, window: &mut Window, idle: Duration, timeout: Duration) {
         window.decay(idle, timeout);
     }
@@ -183,28 +183,28 @@ pub(super) trait Controller {
     /// A segment leaves when none was in flight for lack of data (`CA_EVENT_TX_START`).
     fn on_restart(&mut self, _window: &mut Window, _now: Time) {}
 
-    /// Returns the rate at which segments leave, if the law paces them (`sk_pacing_rate`).
+    /// Return the rate at which segments leave, if the law paces them (`sk_pacing_rate`).
     fn pacing(&self) -> Option<Pacing> {
         None
     }
 
-    /// Returns variables of the law for the series of its flows.
+    /// Return variables of the law for the series of its flows.
     fn shown(&self) -> [u64; MOST_SHOWN] {
         [0; MOST_SHOWN]
     }
 
-    /// Returns whether the law sends little on purpose: its samples then do not show the capacity of the path.
+    /// Return whether the law sends little on purpose: its samples then do not show the capacity of the path.
     fn is_draining(&self) -> bool {
         false
     }
 
-    /// Returns whether packets are ECN-capable, and receivers report each mark (`TCP_CONG_NEEDS_ECN`).
+    /// Return whether packets are ECN-capable, and receivers report each mark (`TCP_CONG_NEEDS_ECN`).
     fn uses_ecn(&self) -> bool {
         false
     }
 }
 
-/// Grows the window, if it limited the sender: by each segment in slow start, afterwards by [`Controller::increase`].
+/// Grow the window, if it limited the sender: by each segment in slow start, afterwards by [`Controller::increase`].
 fn grow<C: Controller + ?Sized>(law: &mut C, window: &mut Window, ack: &AckSample) {
     if ack.limited
         && let Some(segments) = window.slow_start(ack.segments as f64)

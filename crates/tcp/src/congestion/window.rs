@@ -23,7 +23,7 @@ impl Window {
         }
     }
 
-    /// Returns whole segments, at least one.
+    /// Return whole segments, at least one.
     pub fn segments(&self) -> u64 {
         (self.size as u64).max(1)
     }
@@ -32,7 +32,7 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// Grows by acknowledged segments up to the threshold (RFC 5681 §3.1). Returns the segments left for congestion
+    /// Grow by acknowledged segments up to the threshold (RFC 5681 §3.1). Return the segments left for congestion
     /// avoidance; `None` if slow start took all.
     pub fn slow_start(&mut self, segments: f64) -> Option<f64> {
         if !self.is_slow_start() {
@@ -70,7 +70,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Records an attempt to send. held_back: data waits for the window. under_way: segments in flight. missing, next:
+    /// Record an attempt to send. held_back: data waits for the window. under_way: segments in flight. missing, next:
     /// the first byte that has not arrived, and the first unsent one.
     pub fn note(&mut self, held_back: bool, under_way: u64, missing: u64, next: u64) {
         let more = !self.limited && under_way > self.most;
@@ -83,7 +83,7 @@ impl Usage {
         }
     }
 
-    /// Returns whether the window may grow; in slow start, half of it must have been used.
+    /// Return whether the window may grow; in slow start, half of it must have been used.
     pub fn is_limited(&self, window: &Window) -> bool {
         let half = window.is_slow_start() && window.segments() < 2 * self.most;
         self.limited || half
@@ -102,7 +102,7 @@ pub(crate) struct Reduction {
 }
 
 impl Reduction {
-    /// Begins with a window of `before` segments, and the acknowledgement that revealed the losses.
+    /// Begin with a window of `before` segments, and the acknowledgement that revealed the losses.
     pub fn new(before: u64, acked: &NewlyAcked) -> Self {
         Self {
             before: before as f64,
@@ -111,7 +111,7 @@ impl Reduction {
         }
     }
 
-    /// Counts a sent segment.
+    /// Count a sent segment.
     pub fn sent(&mut self) {
         self.sent += 1.0;
     }
@@ -120,7 +120,7 @@ impl Reduction {
         self.delivered += acked.segments as f64;
     }
 
-    /// Returns the window that allows the segments to be sent now (§3.1, with the slow start reduction bound), with
+    /// Return the window that allows the segments to be sent now (§3.1, with the slow start reduction bound), with
     /// `in_flight` segments in flight.
     pub fn window(&self, in_flight: u64, threshold: f64, acked: &NewlyAcked, lost: u64) -> f64 {
         let in_flight = in_flight as f64;

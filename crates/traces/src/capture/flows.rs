@@ -43,7 +43,7 @@ struct Key {
 }
 
 impl Key {
-    /// Returns the flow of a packet, and whether the packet is from the flow's lower end.
+    /// Return the flow of a packet, and whether the packet is from the flow's lower end.
     fn of(packet: &Header) -> (Self, bool) {
         let from = (packet.from, packet.from_port);
         let to = (packet.to, packet.to_port);
@@ -71,12 +71,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Returns the two addresses.
+    /// Return the two addresses.
     pub fn ends(&self) -> [IpAddr; 2] {
         [self.key.low.0, self.key.high.0]
     }
 
-    /// Returns the bytes of IP in both directions.
+    /// Return the bytes of IP in both directions.
     pub fn bytes(&self) -> u64 {
         self.ways[0].bytes + self.ways[1].bytes
     }
@@ -159,12 +159,12 @@ impl Flows {
         });
     }
 
-    /// Returns all flows.
+    /// Return all flows.
     pub fn each(&self) -> impl Iterator<Item = &Flow> {
         self.flows.values()
     }
 
-    /// Returns the flow with the most bytes.
+    /// Return the flow with the most bytes.
     pub fn largest(&self) -> Option<&Flow> {
         self.each()
             .max_by_key(|flow| (flow.bytes(), std::cmp::Reverse(flow.number)))
@@ -174,7 +174,7 @@ impl Flows {
         self.flows.contains_key(&Key::of(packet).0)
     }
 
-    /// Returns the end that began the largest flow.
+    /// Return the end that began the largest flow.
     pub(super) fn beginner(&self) -> IpAddr {
         match self.largest() {
             Some(flow) => flow.ends()[usize::from(!flow.low_began)],
@@ -182,7 +182,7 @@ impl Flows {
         }
     }
 
-    /// Returns the traffic from the device, or to it.
+    /// Return the traffic from the device, or to it.
     pub(super) fn way(&self, device: IpAddr, from_device: bool) -> Way {
         let mut sum = Way::default();
         for flow in self.each() {
@@ -192,7 +192,7 @@ impl Flows {
         sum
     }
 
-    /// Returns the matching flows; at least one.
+    /// Return the matching flows; at least one.
     pub(super) fn choose(&self, request: &Request) -> Result<Self> {
         let fits = |flow: &&Flow| request.flow.iter().all(|word| flow.fits(word));
         let mut all: Vec<Flow> = self.each().copied().collect();
@@ -216,7 +216,7 @@ impl Flows {
         })
     }
 
-    /// Returns a description of the choice.
+    /// Return a description of the choice.
     pub(super) fn describe(&self, all: &Self) -> String {
         let others = all.seen - self.seen;
         let share = 100.0 * self.bytes as f64 / all.bytes.max(1) as f64;

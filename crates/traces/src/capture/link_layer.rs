@@ -56,7 +56,7 @@ impl LinkType {
         })
     }
 
-    /// Returns the header of the IP packet in a frame; `None` without one. frame: captured bytes; whole: length of the
+    /// Return the header of the IP packet in a frame; `None` without one. frame: captured bytes; whole: length of the
     /// frame.
     pub(super) fn header(self, frame: &[u8], whole: u32) -> Option<Header> {
         let (kind, start) = match self {
@@ -71,7 +71,7 @@ impl LinkType {
     }
 }
 
-/// Returns type and offset of an Ethernet frame's payload; LLC and SNAP headers follow an IEEE 802.3 length.
+/// Return type and offset of an Ethernet frame's payload; LLC and SNAP headers follow an IEEE 802.3 length.
 fn ethernet(frame: &[u8]) -> Option<(u16, usize)> {
     match number(frame, 12)? {
         length if length < 1536 => {

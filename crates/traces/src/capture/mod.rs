@@ -43,7 +43,7 @@ pub struct Request {
     pub each_packet: bool,
 }
 
-/// Converts the chosen flow's packets to opportunities: one whenever another 1500 bytes of IP have arrived.
+/// Convert the chosen flow's packets to opportunities: one whenever another 1500 bytes of IP have arrived.
 pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -> Result<Imported> {
     let length = source.seek(SeekFrom::End(0))?;
     source.seek(SeekFrom::Start(0))?;
@@ -100,7 +100,7 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
     Ok(done)
 }
 
-/// Returns the address of the device.
+/// Return the address of the device.
 fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
     let Some(device) = told else {
         return Ok(chosen.beginner());
@@ -119,7 +119,7 @@ fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
     ))
 }
 
-/// Returns the directions to import.
+/// Return the directions to import.
 fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>> {
     let there = |part: &Part| chosen.way(device, *part == Part::Uplink);
     if let Some(asked) = &request.directions {
@@ -251,7 +251,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Takes the next packet, `None` at the end. Returns the previous packet and its time, unless left out.
+    /// Take the next packet, `None` at the end. Return the previous packet and its time, unless left out.
     fn next(&mut self, packet: Option<(u64, Packet)>) -> Result<Option<(i64, Packet)>> {
         let Some((number, before)) = std::mem::replace(&mut self.pending, packet) else {
             return Ok(None);
@@ -272,7 +272,7 @@ impl Clock {
             .saturating_sub(last.or(next).unwrap_or_default());
         let side = if step < 0 { "before" } else { "after" };
         let reason = format!(
-            "its timestamp is {} {side} the timestamp of the packet beside it",
+            "its timestamp is {} {side} the timestamp of the next packet",
             Seconds(step.saturating_abs())
         );
         if between && !without {

@@ -55,7 +55,7 @@ struct Interface {
     offset_s: i64,
 }
 
-/// Passes each IP packet of a capture to `take`, with its number.
+/// Pass each IP packet of a capture to `take`, with its number.
 pub(super) fn each_packet(
     mut source: impl Read,
     length: u64,
@@ -150,7 +150,7 @@ fn refill<R: PcapReaderIterator>(reader: &mut R) -> Result<()> {
 }
 
 impl Survey {
-    /// Ends before damaged data. Errors if no packet precedes them.
+    /// End before damaged data. Errors if no packet precedes them.
     fn end(mut self, how: &str) -> Result<Self> {
         let number = self.packets + 1;
         let reason = format!(
@@ -164,7 +164,7 @@ impl Survey {
     }
 }
 
-/// Reads a block. Returns damage that prevents further reading.
+/// Read a block. Return damage that prevents further reading.
 fn block_read(
     block: &PcapBlockOwned<'_>,
     interfaces: &mut Vec<Option<Interface>>,
@@ -346,7 +346,7 @@ impl Layout {
                 .is_some_and(|length| length < BLOCK_BYTES)
     }
 
-    /// Returns why a block with this beginning cannot be a packet, even an incomplete one.
+    /// Return why a block with this beginning cannot be a packet, even an incomplete one.
     pub(super) fn impossible(self, data: &[u8]) -> Option<&'static str> {
         let (captured, whole) = if self.newer {
             if self.number(data, 0)? != ENHANCED_PACKET {

@@ -24,7 +24,7 @@ use wire::{Content, Wire, record};
 
 /// A program on all hosts, driven by events.
 pub trait Application {
-    /// Handles an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
+    /// Handle an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
     fn on_event(&mut self, event: Event, network: &mut Network);
 
     /// Return whether the traffic is complete.
@@ -71,12 +71,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Returns an idle path at time zero, from the client (vertex 0) to the server (vertex 1) and back.
+    /// Return an idle path at time zero, from the client (vertex 0) to the server (vertex 1) and back.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
         Self::pair(uplink.into(), downlink.into()).expect("no change and no cell")
     }
 
-    /// Returns an idle path of two directions that may change.
+    /// Return an idle path of two directions that may change.
     ///
     /// Errors: a change to a missing stage, or to another kind of stage.
     pub fn pair(uplink: DirectionConfig, downlink: DirectionConfig) -> Result<Self, GraphError> {
@@ -95,7 +95,7 @@ impl Network {
         })
     }
 
-    /// Returns an idle graph at time zero.
+    /// Return an idle graph at time zero.
     ///
     /// Errors: a change or a cell that does not fit.
     pub fn graph(config: GraphConfig) -> Result<Self, GraphError> {
@@ -120,33 +120,33 @@ impl Network {
         self
     }
 
-    /// Adds a meter and a tally for each direction, and a packet log.
+    /// Add a meter and a tally for each direction, and a packet log.
     pub fn with_log(mut self) -> Self {
         self.log = Some(Vec::new());
         self.wire.graph = self.wire.graph.with_meters().with_tallies();
         self
     }
 
-    /// Adds proxies at their places.
+    /// Add proxies at their places.
     pub fn with_proxies(mut self, proxies: Vec<(Place, ProxyTable)>) -> Self {
         self.proxies = Proxies::new(proxies);
         self
     }
 
-    /// Takes the records of the packet log since the last call; see [`with_log`](Self::with_log).
+    /// Take the records of the packet log since the last call; see [`with_log`](Self::with_log).
     pub fn drain_packets(&mut self, take: impl FnMut([u8; RECORD_BYTES])) {
         if let Some(log) = &mut self.log {
             log.drain(..).for_each(take);
         }
     }
 
-    /// Adds sampling of the senders of flows.
+    /// Add sampling of the senders of flows.
     pub fn with_flows(mut self) -> Self {
         self.sockets.samples = Some(Vec::new());
         self
     }
 
-    /// Takes the samples of flows since the last call; see [`with_flows`](Self::with_flows).
+    /// Take the samples of flows since the last call; see [`with_flows`](Self::with_flows).
     pub fn drain_flows(&mut self) -> Vec<u8> {
         let samples = self.sockets.samples.as_mut();
         samples.map_or_else(Vec::new, std::mem::take)
@@ -157,7 +157,7 @@ impl Network {
         self.wire.graph.tallies()
     }
 
-    /// Takes the ended bins of the meters, with the number of the direction.
+    /// Take the ended bins of the meters, with the number of the direction.
     pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
         let Wire { graph, now, .. } = &mut self.wire;
         for direction in 0..graph.directions().len() {
@@ -170,23 +170,23 @@ impl Network {
         self.wire.graph.served(cell).collect()
     }
 
-    /// Starts all schedules and moves anew at `zero`; see [`Direction::restart`].
+    /// Restart all schedules and moves at `zero`; see [`Direction::restart`].
     pub fn restart(&mut self, zero: Time) {
         let Wire { graph, now, .. } = &mut self.wire;
         graph.restart(*now, zero, Duration::ZERO);
     }
 
-    /// Returns the current time.
+    /// Return the current time.
     pub fn now(&self) -> Time {
         self.wire.now
     }
 
-    /// Returns the number of packets on the path or on their way to it.
+    /// Return the number of packets on the path or on their way to it.
     pub fn held(&self) -> u64 {
         self.wire.held()
     }
 
-    /// Runs an application from `start`, or from now if later, until it is done, no event is left or `end` has passed.
+    /// Run an application from `start`, or from now if later, until it is done, no event is left or `end` has passed.
     pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
         self.begin();
         self.wake(start, 0);
@@ -200,7 +200,7 @@ impl Network {
         }
     }
 
-    /// Begins a new application: connections of the previous one are removed, and its packets in flight are ignored.
+    /// Begin a new application: connections of the previous one are removed, and its packets in flight are ignored.
     pub fn begin(&mut self) {
         self.sockets.clear();
         self.proxies.clear();
@@ -208,7 +208,7 @@ impl Network {
         self.run += 1;
     }
 
-    /// Returns the next event by `end`, for an application with a loop. Without an event, time advances to `end`.
+    /// Return the next event by `end`, for an application with a loop. Without an event, time advances to `end`.
     pub fn next_event(&mut self, end: Time) -> Option<Event> {
         loop {
             if self.events.is_empty() {
@@ -225,19 +225,19 @@ impl Network {
         }
     }
 
-    /// Schedules an [`Event::Due`] at `at`, or now if that is past.
+    /// Schedule an [`Event::Due`] at `at`, or now if that is past.
     pub fn wake(&mut self, at: Time, label: u64) {
         self.asked += 1;
         self.due
             .push(Reverse((at.max(self.now()), self.asked, label)));
     }
 
-    /// Sends a UDP datagram of `size` bytes, its IP length, between the first two hosts.
+    /// Send a UDP datagram of `size` bytes, its IP length, between the first two hosts.
     pub fn send(&mut self, from: End, size: Bytes, label: u64) {
         self.send_ends(DatagramKind::Udp, PAIR, from, size, label);
     }
 
-    /// Sends a datagram of `size` bytes, its IP length, between two hosts.
+    /// Send a datagram of `size` bytes, its IP length, between two hosts.
     pub fn send_ends(
         &mut self,
         kind: DatagramKind,
@@ -255,76 +255,76 @@ impl Network {
         self.wire.dispatch(ends, from, content, size);
     }
 
-    /// Opens a connection between the first two hosts, from the client to the server.
+    /// Open a connection between the first two hosts, from the client to the server.
     pub fn connect(&mut self, tcp: Tcp) -> ConnectionId {
         self.connect_hosts(PAIR, tcp, tcp)
     }
 
-    /// Opens a connection between two hosts with these settings.
+    /// Open a connection between two hosts with these settings.
     pub fn connect_hosts(&mut self, ends: Ends, client: Tcp, server: Tcp) -> ConnectionId {
         self.sockets.connect(ends, client, server, &mut self.wire)
     }
 
-    /// Writes a message from this end of a connection to the other, which gets an [`Event::Message`].
+    /// Write a message from this end of a connection to the other, which gets an [`Event::Message`].
     pub fn write(&mut self, connection: ConnectionId, from: End, bytes: u64, label: u64) {
         self.sockets
             .write(connection, from, bytes, label, self.wire.now);
     }
 
-    /// Turns on Nagle's algorithm at this end, which holds back short segments (RFC 896).
+    /// Turn on Nagle's algorithm at this end, which holds back short segments (RFC 896).
     pub fn use_nagle(&mut self, connection: ConnectionId, at: End) {
         if let Some(open) = self.sockets.get_mut(connection) {
             open.use_nagle(at);
         }
     }
 
-    /// Closes an end at once: it discards unsent data, and answers later segments with a reset, which closes the other
+    /// Close an end at once: it discards unsent data, and answers later segments with a reset, which closes the other
     /// end.
     pub fn close(&mut self, connection: ConnectionId, at: End) {
         self.sockets.close(connection, at);
     }
 
-    /// Returns the bytes that have arrived in order at this end.
+    /// Return the bytes that have arrived in order at this end.
     pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(0, |open| open.socket(at).receiver.received())
     }
 
-    /// Returns the unsent bytes written at this end.
+    /// Return the unsent bytes written at this end.
     pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(0, |open| open.socket(from).sender.unsent())
     }
 
-    /// Returns the unacknowledged bytes written at this end.
+    /// Return the unacknowledged bytes written at this end.
     pub fn buffered(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(0, |open| open.socket(from).sender.buffered())
     }
 
-    /// Returns the size of the send buffer at this end, bytes, from `least` to `most`.
+    /// Return the size of the send buffer at this end, bytes, from `least` to `most`.
     pub fn send_buffer(&self, connection: ConnectionId, from: End, least: u64, most: u64) -> u64 {
         let open = self.sockets.get(connection);
         open.map_or(least, |open| open.send_buffer(from, least, most))
     }
 
-    /// Schedules one [`Event::Room`] when this end of a connection has room.
+    /// Schedule one [`Event::Room`] when this end of a connection has room.
     pub fn want_room(&mut self, connection: ConnectionId, from: End, room: Room) {
         self.sockets.want_room(connection, from, room);
     }
 
-    /// Returns the state of the sender at this end.
+    /// Return the state of the sender at this end.
     pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
         Some(self.sockets.get(connection)?.socket(from).sender.state())
     }
 
-    /// Returns the numbers of retransmissions and timeouts at both ends of all connections of the application.
+    /// Return the numbers of retransmissions and timeouts at both ends of all connections of the application.
     pub fn repairs(&self) -> (u64, u64) {
         let senders = self.sockets.all().flat_map(Connection::senders);
         senders.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
     }
 
-    /// Advances to the next event; returns false if there is none by `end`.
+    /// Advance to the next event; return false if there is none by `end`.
     fn step(&mut self, end: Time) -> bool {
         let events = [
             self.wire.next_event(),
@@ -352,7 +352,7 @@ impl Network {
         true
     }
 
-    /// Processes a packet that left a direction or was dropped in it.
+    /// Process a packet that left a direction or was dropped in it.
     fn deliver(&mut self, direction: usize, outcome: &Outcome<u32>) {
         let (wire, slot) = (&mut self.wire, outcome.packet);
         if let Some(log) = &mut self.log

@@ -30,7 +30,7 @@ impl Proxies {
         }
     }
 
-    /// Removes all connections.
+    /// Remove all connections.
     pub fn clear(&mut self) {
         self.placed.iter_mut().for_each(|(_, proxy)| proxy.clear());
         self.asked_at.clear();
@@ -48,7 +48,7 @@ impl Proxies {
             .min()
     }
 
-    /// Passes a packet that reaches a vertex to the proxies there. Returns whether one keeps it, because the packet
+    /// Pass a packet that reaches a vertex to the proxies there. Return whether one keeps it, because the packet
     /// belongs to its connections. direction: the packet's last one; none from a proxy.
     pub fn divide(
         &mut self,
@@ -72,7 +72,7 @@ impl Proxies {
         false
     }
 
-    /// Passes a packet to a proxy; returns whether the proxy keeps it.
+    /// Pass a packet to a proxy; return whether the proxy keeps it.
     fn take_in(&mut self, number: usize, from: Side, slot: u32, wire: &Wire) -> bool {
         let (now, packet) = (wire.now, *wire.pool.get(slot));
         let proxy = &mut self.placed[number].1;
@@ -107,7 +107,7 @@ impl Proxies {
         true
     }
 
-    /// Processes the timers that are due.
+    /// Process the timers that are due.
     pub fn tick(&mut self, wire: &mut Wire, sockets: &Sockets) {
         for number in 0..self.placed.len() {
             let (place, proxy) = &mut self.placed[number];
@@ -120,7 +120,7 @@ impl Proxies {
         self.send_made(wire, sockets);
     }
 
-    /// Takes the packets that a proxy sends in place of the other end.
+    /// Take the packets that a proxy sends in place of the other end.
     fn collect_made(&mut self, number: usize, wire: &mut Wire, sockets: &Sockets) {
         let (place, proxy) = &mut self.placed[number];
         while let Some(output) = proxy.poll() {
@@ -159,7 +159,7 @@ impl Proxies {
         }
     }
 
-    /// Sends the packets from proxies, through the proxies of other endpoints.
+    /// Send the packets from proxies, through the proxies of other endpoints.
     pub fn send_made(&mut self, wire: &mut Wire, sockets: &Sockets) {
         while let Some((tower, to, slot, size)) = self.made.pop_front() {
             if to == Side::Radio || !self.divide(None, tower, slot, wire, sockets) {

@@ -30,7 +30,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Removes all connections.
+    /// Remove all connections.
     pub fn clear(&mut self) {
         self.first += self.connections.len() as u64;
         self.connections.clear();
@@ -97,7 +97,7 @@ impl Sockets {
         }
     }
 
-    /// Sends written data. Data of one instant leaves in full segments, in the order of the writes.
+    /// Send written data. Data of one instant leaves in full segments, in the order of the writes.
     pub fn send_written(&mut self, wire: &mut Wire, events: &mut VecDeque<Event>) {
         while let Some((id, from)) = self.written.pop_front() {
             self.transmit(id, from, wire);
@@ -112,7 +112,7 @@ impl Sockets {
         });
     }
 
-    /// Receives a segment. Like Linux, merges segments that arrive together into one, with one acknowledgement.
+    /// Receive a segment. Like Linux, merges segments that arrive together into one, with one acknowledgement.
     pub fn arrive(
         &mut self,
         (id, at): (ConnectionId, End),
@@ -130,7 +130,7 @@ impl Sockets {
         self.arriving = Some((id, at, segment, segment.length));
     }
 
-    /// Passes arriving segments to their connection.
+    /// Pass arriving segments to their connection.
     pub fn receive(&mut self, wire: &mut Wire, events: &mut VecDeque<Event>) {
         let Some((id, at, segment, _)) = self.arriving.take() else {
             return;
@@ -164,7 +164,7 @@ impl Sockets {
         }
     }
 
-    /// Processes the timers of connections that are due.
+    /// Process the timers of connections that are due.
     pub fn tick(&mut self, wire: &mut Wire) {
         let now = wire.now;
         while let Some((_, place)) = self.timers.first().filter(|&(due, _)| due <= now) {
@@ -186,7 +186,7 @@ impl Sockets {
         }
     }
 
-    /// Sends the pending segments of an end of a connection.
+    /// Send the pending segments of an end of a connection.
     fn transmit(&mut self, id: ConnectionId, from: End, wire: &mut Wire) {
         let Some(open) = self.get_mut(id) else {
             return;

@@ -54,7 +54,7 @@ impl Wire {
             .min()
     }
 
-    /// Sends a packet from an end of a connection.
+    /// Send a packet from an end of a connection.
     pub fn dispatch(&mut self, ends: Ends, from: End, content: Content, size: Bytes) {
         self.sent += 1;
         let slot = self.insert(self.sent, ends, from, content);
@@ -66,7 +66,7 @@ impl Wire {
         self.leaving.push_back((at, slot, size));
     }
 
-    /// Adds a packet of a proxy. number: of the host's packet that the proxy repeats, if any.
+    /// Add a packet of a proxy. number: of the host's packet that the proxy repeats, if any.
     pub fn insert_made(
         &mut self,
         number: Option<u64>,
@@ -91,7 +91,7 @@ impl Wire {
         })
     }
 
-    /// Passes packets that leave the hosts by `until` to the path.
+    /// Pass packets that leave the hosts by `until` to the path.
     pub fn leave(&mut self, until: Time) {
         while let Some(&(at, slot, size)) = self.leaving.front().filter(|it| it.0 <= until) {
             self.leaving.pop_front();
@@ -99,7 +99,7 @@ impl Wire {
         }
     }
 
-    /// Sends a packet from a host to its destination; without a path it is lost.
+    /// Send a packet from a host to its destination; without a path it is lost.
     pub fn enter(&mut self, host: u16, slot: u32, at: Time, size: Bytes) {
         let destination = self.pool.get(slot).to;
         match self.graph.paths(at).next(host.into(), destination.into()) {
@@ -108,7 +108,7 @@ impl Wire {
         }
     }
 
-    /// Passes a packet to a direction.
+    /// Pass a packet to a direction.
     pub fn accept(&mut self, direction: usize, slot: u32, at: Time, size: Bytes) {
         let packet = self.pool.get(slot);
         let flow = match packet.content {
@@ -204,7 +204,7 @@ const UDP: u8 = 17;
 /// Length of the headers of IPv4 and of UDP or an ICMP echo.
 const DATAGRAM_HEADERS: u32 = 28;
 
-/// Returns the record of a packet that came out of a direction, or was dropped in it.
+/// Return the record of a packet that came out of a direction, or was dropped in it.
 pub(crate) fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRecord {
     let (protocol, tcp_sequence, payload) = match packet.content {
         Content::Segment { segment, .. } => {

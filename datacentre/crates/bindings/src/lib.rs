@@ -19,14 +19,14 @@ mod _core {
     use super::{congestion_controls, simulate, transports};
 }
 
-/// Returns the names of the laws of the transport `tcp`.
+/// Return the names of the laws of the transport `tcp`.
 #[pyfunction]
 fn congestion_controls() -> Vec<String> {
     let laws = Control::ALL.iter().copied().filter(|law| !law.uses_ecn());
     laws.map(Control::name).collect()
 }
 
-/// Returns all transports as a list in JSON: `table` with all keys, and whether they support `mobile_users`.
+/// Return all transports as a list in JSON: `table` with all keys, and whether they support `mobile_users`.
 #[pyfunction]
 fn transports() -> String {
     let entry = |it: TransportConfig| {
@@ -81,7 +81,7 @@ impl Flows {
     }
 }
 
-/// Runs a description, JSON of [`Description`]. `progress` is called with the number of finished flows, and may raise.
+/// Run a description, JSON of [`Description`]. `progress` is called with the number of finished flows, and may raise.
 #[pyfunction]
 #[pyo3(signature = (description, progress=None))]
 fn simulate<'py>(
@@ -136,7 +136,7 @@ fn simulate<'py>(
     Ok(found)
 }
 
-/// Returns samples of the queues, a row for each pair of node kinds and instant.
+/// Return samples of the queues, a row for each pair of node kinds and instant.
 fn queues<'py>(
     py: Python<'py>,
     simulation: &Simulation<AnyTransport>,
@@ -154,7 +154,7 @@ fn queues<'py>(
     Ok(found)
 }
 
-/// Returns a row for each direction of a link; nodes as in the description: hosts, then switches.
+/// Return a row for each direction of a link; nodes as in the description: hosts, then switches.
 fn ports<'py>(
     py: Python<'py>,
     simulation: &Simulation<AnyTransport>,

@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the rows of a description's trace.
+/// Return the rows of a description's trace.
 fn trace(path: &str) -> Result<Vec<Value>, Box<dyn Error>> {
     let mut text = String::new();
     File::open(path)?.read_to_string(&mut text)?;
@@ -122,7 +122,7 @@ fn trace(path: &str) -> Result<Vec<Value>, Box<dyn Error>> {
     .collect()
 }
 
-/// Returns the user time of this process, in seconds.
+/// Return the user time of this process, in seconds.
 fn user_seconds() -> Result<f64, Box<dyn Error>> {
     let line = std::fs::read_to_string("/proc/self/stat")?;
     let fields = line.rsplit(')').next().unwrap_or_default();

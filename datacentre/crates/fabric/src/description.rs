@@ -160,7 +160,7 @@ impl TraceFlow {
 }
 
 impl Description {
-    /// Returns the run, at time 0.
+    /// Return the run, at time 0.
     pub fn simulation(&self) -> Result<Simulation<AnyTransport>, DescriptionError> {
         self.run(|net| {
             let transport = self.transport.transport(net);
@@ -171,7 +171,7 @@ impl Description {
         })
     }
 
-    /// Returns the run, at time 0, with another transport of the hosts.
+    /// Return the run, at time 0, with another transport of the hosts.
     pub fn run<T: Transport>(
         &self,
         hosts: impl FnOnce(&Fabric) -> Result<T, DescriptionError>,
@@ -229,7 +229,7 @@ impl Description {
     }
 }
 
-/// Returns the pattern of flows to the users of a radio access network, and the load of all hosts that corresponds to
+/// Return the pattern of flows to the users of a radio access network, and the load of all hosts that corresponds to
 /// `load` of the users.
 fn radio_pattern(radio: &RanConfig, load: f64, topology: &Topology, seed: u64) -> (Pattern, f64) {
     let cards = &topology.edges()[..topology.hosts() as usize];

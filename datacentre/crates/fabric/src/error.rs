@@ -6,13 +6,13 @@
 pub struct DescriptionError(String);
 
 impl DescriptionError {
-    /// Returns the error prefixed with a part of the description.
+    /// Return the error prefixed with a part of the description.
     pub(crate) fn within(self, part: &str) -> Self {
         Self(format!("{part}: {self}"))
     }
 }
 
-/// Returns an error with this text.
+/// Return an error with this text.
 pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, DescriptionError> {
     Err(DescriptionError(text.into()))
 }

@@ -32,7 +32,7 @@ pub struct Stream {
 /// 2^64 divided by the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the output of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+/// Return the output of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
 /// 2014, figure 16; Stafford's variant 13).
 pub(crate) const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,7 +40,7 @@ pub(crate) const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the stream of a seed, a purpose and an index.
+/// Return the stream of a seed, a purpose and an index.
 pub const fn stream(seed: u64, purpose: Purpose, index: u64) -> Stream {
     let key = mix(seed.wrapping_add(STEP)) ^ (purpose as u64).wrapping_mul(STEP);
     Stream {
@@ -49,7 +49,7 @@ pub const fn stream(seed: u64, purpose: Purpose, index: u64) -> Stream {
 }
 
 impl Stream {
-    /// Returns the next 64 bits.
+    /// Return the next 64 bits.
     #[inline]
     #[allow(clippy::should_implement_trait)] // an endless stream is no iterator to collect
     pub fn next(&mut self) -> u64 {
@@ -57,19 +57,19 @@ impl Stream {
         mix(self.state)
     }
 
-    /// Returns a number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
+    /// Return a number from 0 up to but excluding 1, a multiple of 2⁻⁵³.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// Returns an integer below `bound`, which is not zero; uniform up to 2⁻⁶⁴ · bound.
+    /// Return an integer below `bound`, which is not zero; uniform up to 2⁻⁶⁴ · bound.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64 // less than bound
     }
 
-    /// Returns an exponentially distributed number of mean 1. The logarithm is software: all machines get the same.
+    /// Return an exponentially distributed number of mean 1. The logarithm is software: all machines get the same.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.unit())

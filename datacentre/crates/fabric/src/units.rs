@@ -24,27 +24,27 @@ impl Picos {
     /// The time or duration zero.
     pub const ZERO: Self = Self(0);
 
-    /// Returns a time from whole nanoseconds.
+    /// Return a time from whole nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos * 1_000)
     }
 
-    /// Returns a time from whole microseconds.
+    /// Return a time from whole microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000_000)
     }
 
-    /// Returns a time from whole milliseconds.
+    /// Return a time from whole milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
 
-    /// Returns the time in seconds.
+    /// Return the time in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-12
     }
 
-    /// Returns the difference, or 0 if `earlier` is later.
+    /// Return the difference, or 0 if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
@@ -84,17 +84,17 @@ impl Mul<f64> for Picos {
 pub struct Rate(u64);
 
 impl Rate {
-    /// Returns a rate from bits per second, at least 1 Mbit/s.
+    /// Return a rate from bits per second, at least 1 Mbit/s.
     pub fn from_bps(bps: f64) -> Self {
         Self((8e12 * 2f64.powi(20) / bps).round() as u64)
     }
 
-    /// Returns the rate in bits per second.
+    /// Return the rate in bits per second.
     pub fn bps(self) -> f64 {
         8e12 * 2f64.powi(20) / self.0 as f64
     }
 
-    /// Returns the transmission time of a packet of `bytes`.
+    /// Return the transmission time of a packet of `bytes`.
     #[inline]
     pub const fn time(self, bytes: u16) -> Picos {
         Picos((bytes as u64 * self.0 + (1 << 19)) >> 20)
@@ -106,7 +106,7 @@ impl Rate {
 pub struct HostId(pub u32);
 
 impl HostId {
-    /// Returns the number as an index.
+    /// Return the number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -96,7 +96,7 @@ impl<E> PartialEq for Entry<E> {
 impl<E> Eq for Entry<E> {}
 
 impl<E: Copy> Wheel<E> {
-    /// Returns an empty wheel with slots of 2^`shift` ticks.
+    /// Return an empty wheel with slots of 2^`shift` ticks.
     pub fn new(shift: u32) -> Self {
         Self {
             shift,
@@ -114,13 +114,13 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Adds an event. An event earlier than the last popped one is next.
+    /// Add an event. An event earlier than the last popped one is next.
     #[inline]
     pub fn push(&mut self, at: u64, event: E) {
         self.push_turn(at, Turn::Ordinary, event);
     }
 
-    /// Adds an event with a turn among events at the same time.
+    /// Add an event with a turn among events at the same time.
     #[inline]
     pub fn push_turn(&mut self, at: u64, turn: Turn, event: E) {
         let order = match turn {
@@ -141,7 +141,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Removes the next event and returns it with its time.
+    /// Remove the next event and return it with its time.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
         if let Some(&Entry { at, event, .. }) = self.current.get(self.popped) {
@@ -186,7 +186,7 @@ impl<E: Copy> Wheel<E> {
         self.words[index / 4096] |= 1 << (index / 64 % 64);
     }
 
-    /// Adds an event to the current slot, mostly at the end.
+    /// Add an event to the current slot, mostly at the end.
     fn join(&mut self, entry: Entry<E>) {
         if self.popped == self.current.len() {
             self.current.clear();
@@ -204,7 +204,7 @@ impl<E: Copy> Wheel<E> {
         self.current.insert(place, entry);
     }
 
-    /// Moves to the next slot with events, in the wheel (`near`) or far away, and takes these events.
+    /// Move to the next slot with events, in the wheel (`near`) or far away, and take these events.
     fn turn(&mut self, near: u64) {
         self.current.clear();
         self.popped = 0;
@@ -235,7 +235,7 @@ impl<E: Copy> Wheel<E> {
         self.current.sort_unstable_by_key(Entry::key);
     }
 
-    /// Marks a slot as empty.
+    /// Mark a slot as empty.
     #[inline]
     fn clear(&mut self, index: usize) {
         self.heads[index] = NONE;
@@ -245,7 +245,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Returns the next slot of the wheel with entries, counted from time 0, or `NEVER`.
+    /// Return the next slot of the wheel with entries, counted from time 0, or `NEVER`.
     #[inline]
     fn next_occupied(&self) -> u64 {
         let from = (self.slot as usize + 1) % SLOTS;
@@ -259,7 +259,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Returns the first index at or after `from` whose slot has entries.
+    /// Return the first index at or after `from` whose slot has entries.
     fn find_occupied(&self, from: usize) -> Option<usize> {
         let word = from / 64;
         let bits = self.occupied[word] & (u64::MAX << (from % 64));

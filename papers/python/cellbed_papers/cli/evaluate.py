@@ -28,12 +28,15 @@ def replay(
     ] = None,
     applications: Annotated[
         str | None,
-        typer.Option(help="round-trips, trains, downloads, pages, player, separated by commas. Default: all."),
+        typer.Option(
+            help="Applications, separated by commas: round-trips, trains, downloads, pages, player. Default: all."
+        ),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            help="saturation, cellreplay, conditional, itself (no replay: chance), with commas; left out: all."
+            help="Methods, separated by commas: saturation, cellreplay, conditional, itself (the network again, no "
+            "replay). Default: all."
         ),
     ] = None,
     trials: Annotated[
@@ -57,15 +60,15 @@ def replay(
         bool, typer.Option("--quick", help="Quick look: two conditions, shortened applications, 3 trials.")
     ] = False,
     conditions: Annotated[bool, typer.Option("--conditions", help="Also show each condition.")] = False,
-    jobs: Annotated[
-        int, typer.Option(min=1, max=256, help="Number of recordings that are made and replayed at once.")
-    ] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Maximum recordings made and replayed in parallel.")] = 1,
     results: Annotated[
         Path | None, typer.Option(help="Folder of samples and table. An existing folder is resumed.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Record a reference network, replay it with each method, and compare applications on all of them, in virtual time.
+    """Compare applications on a network and on its replays.
+
+    Records a reference network and replays it with each method, in virtual time.
 
     \b
     Examples:

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from cellbed.extension.files import entries
+from cellbed.extension.verbs import name_values
 
 if TYPE_CHECKING:
     from cellbed_papers.reproduce.page import Result
@@ -22,8 +23,8 @@ PUBLICATIONS = "publications"
 """Group of entry points, below `cellbed.`: name of the publication, and module with a `PUBLICATION`."""
 _HELP = """{made.title}.
 
-The experiments and claims of {made.citation}. The same command continues after any stop. Exit status: 0 every trial has
-been run, 1 some failed, 2 bad input, 130 interrupted.
+The experiments and claims of {made.citation}. After an interruption, the same command continues. Exit status: 0 every
+trial has been run; 1 some failed; 2 bad input; 130 interrupted.
 
 \b
 Examples:
@@ -47,7 +48,9 @@ class _Publications(TyperGroup):
         run, option = (_run_sweeps, "--experiment") if isinstance(made, SweptPublication) else (_simulate, "--figure")
         command = typer.Typer(add_completion=False, rich_markup_mode=None)
         command.command(cmd_name, help=_HELP.format(made=made, option=option), short_help=made.title)(run)
-        return typer.main.get_command(command)
+        shown = typer.main.get_command(command)
+        name_values(shown)
+        return shown
 
 
 app = typer.Typer(
@@ -61,14 +64,19 @@ app = typer.Typer(
 
 @app.callback()
 def reproduce() -> None:
-    """Run the experiments of a publication and compare its claims with our trials."""
+    """Run the experiments of a publication and compare its claims with our trials.
+
+    \b
+    Example:
+      cellbed reproduce cosmic --short
+    """
 
 
 def _load(name: str) -> Any:
     return entries(PUBLICATIONS)[name].load().PUBLICATION
 
 
-_Short = Annotated[bool, typer.Option("--short", help="At most about ten minutes on two idle processors.")]
+_Short = Annotated[bool, typer.Option("--short", help="Run a short version: ten minutes on two idle processors.")]
 _Out = Annotated[Path, typer.Option("--out", "-o", help="Parent of the results' folder.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print experiments, trials and time, then exit.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
@@ -78,20 +86,20 @@ def _run_sweeps(
     ctx: typer.Context,
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", "-e", help="As --dry-run names them; repeatable. Default: all.", metavar="NAME"),
+        typer.Option("--experiment", "-e", help="Experiment, see --dry-run; repeatable. Default: all.", metavar="NAME"),
     ] = None,
     short: _Short = False,
     traces: Annotated[
         Path | None,
         typer.Option(
             "--traces",
-            help="Folder with the publication's recordings. Default: the archive's, else synthetic stand-ins, which "
-            "the page names.",
+            help="Folder with the publication's recordings. Default: the archive's recordings, else synthetic "
+            "substitutes, which the page names.",
         ),
     ] = None,
     out: _Out = Path("reproductions"),
     repeats: Annotated[
-        int, typer.Option("--repeats", min=0, max=100, help="How often a disturbed trial is repeated.")
+        int, typer.Option("--repeats", min=0, max=100, help="Maximum repetitions of a disturbed trial.")
     ] = 1,
     dry_run: _DryRun = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
@@ -120,14 +128,15 @@ def _simulate(
     ctx: typer.Context,
     figure: Annotated[
         list[str] | None,
-        typer.Option("--figure", "-f", help="As --dry-run names them; repeatable. Default: all.", metavar="NAME"),
+        typer.Option("--figure", "-f", help="Figure, see --dry-run; repeatable. Default: all.", metavar="NAME"),
     ] = None,
     short: _Short = False,
     sizes: Annotated[
         Path | None,
         typer.Option(
             "--sizes",
-            help="File of flow sizes, in packets: SIZE 1 CUMULATIVE-SHARE. Default: ours, after published values.",
+            help="File of flow sizes; lines SIZE 1 CUMULATIVE-SHARE, SIZE in packets. Default: cellbed's file, after "
+            "published values.",
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Simulations of each setting.")] = None,
@@ -136,7 +145,7 @@ def _simulate(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", min=1, max=1024, help="Simulations at once. Default: as many as there are processors."),
+        typer.Option("--jobs", min=1, max=1024, help="Parallel simulations. Default: one per processor."),
     ] = None,
     out: _Out = Path("reproductions"),
     dry_run: _DryRun = False,

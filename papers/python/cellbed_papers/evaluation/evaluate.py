@@ -83,7 +83,7 @@ class Plan:
         """Return condition and number of each recording used by trials."""
         return [(profile, number) for number in range(min(self.recordings, self.trials)) for profile in self.profiles]
 
-    def beginning(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
+    def begin(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
         """Return position in the course, ns, and seed of an application in a trial, equal for every network.
 
         Applications begin and end within the course, unless they are longer. Adding trials does not change earlier
@@ -165,7 +165,7 @@ def _run_course(plan: Plan, folder: Path, profile: str, number: int) -> list[str
 def _run_step(
     plan: Plan, profile: str, number: int, trial: int, application: Application, network: Network
 ) -> Iterator[Sequence[Any]]:
-    position, seed = plan.beginning(profile, trial, application)
+    position, seed = plan.begin(profile, trial, application)
     try:
         found = application.run(network.at(position), seed)
     except ValueError as error:

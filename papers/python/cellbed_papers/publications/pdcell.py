@@ -536,8 +536,8 @@ def _draw_distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
 def _draw_bars(
     groups: Mapping[str, Setting], levels: Sequence[str], column: str, factor: str | None, label: str, trials: Trials
 ) -> Figure:
-    """Draw means over repetitions with 95 % intervals, as grouped bars; logarithmic scale. levels: of `factor`, or
-    parts of the column's name."""
+    """Draw means over repetitions with 95 % intervals, as grouped bars; logarithmic scale. levels: levels of `factor`,
+    or parts of the column's name."""
     width = 0.8 / len(groups)
 
     def draw(axes: Axes, load: str) -> None:

@@ -99,7 +99,7 @@ PRESETS: Final = (
     ),
     Model(
         name="lte-att-edge",
-        summary="LTE-A with carrier aggregation, indoors beside an edge server: up to 276 Mbit/s down.",
+        summary="LTE-A with carrier aggregation, indoors near an edge server: up to 276 Mbit/s down.",
         about={"technology": "4g", "place": "a campus in the United States", "operator": "after AT&T"}
         | {"mobility": "stationary"},
         citation="Lim et al., An Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2024, §V-A and Table II",

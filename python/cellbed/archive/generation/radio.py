@@ -91,7 +91,7 @@ class RadioLink:
 
     def saturated(self, way: Way, duration_ns: int, seed: int) -> Generated:
         """Return the opportunities of a saturated direction."""
-        stages, changes = self._described(way, seed, duration_ns, saturated=True)
+        stages, changes = self._describe_changes(way, seed, duration_ns, saturated=True)
 
         def times() -> Iterator[pl.DataFrame]:
             from cellbed._core import Direction
@@ -114,7 +114,7 @@ class RadioLink:
         def rows() -> Iterator[pl.DataFrame]:
             from cellbed._core import Path
 
-            described = [self._described(way, seed, duration_ns, saturated=False) for way in WAYS]
+            described = [self._describe_changes(way, seed, duration_ns, saturated=False) for way in WAYS]
             path = Path(described[0], described[1], 0)
             count = -(-duration_ns // interval_ns)
             sent, taken, _ = path.trains(0, [1] * count, interval_ns, 1400, 1400, True, duration_ns + 10**11)
@@ -123,7 +123,7 @@ class RadioLink:
 
         return Generated(Content.ROUND_TRIP, duration_ns, rows)
 
-    def _described(
+    def _describe_changes(
         self, way: Way, seed: int, duration_ns: int, saturated: bool
     ) -> tuple[str, list[tuple[int, int, str]]]:
         """Return the stage and its changes in the format of the emulator's configuration."""

@@ -132,7 +132,7 @@ def _parse_column(what: str, text: str, names: Sequence[str], moments: Callable[
         endings = [each for each in endings if not any(_unit("uplink", longer) is not None for longer in endings)]
     unit = next((unit for ending in endings if (unit := _unit(what, ending)) is not None), None)
     if unit is None:
-        wrong = "missing unit" if written is None else f"{in_quotes(written)} is no unit"
+        wrong = "missing unit" if written is None else f"{in_quotes(written)} is not a unit"
         raise TraceError(f"{option}: {wrong}: write '{what}=COLUMN:UNIT', with a unit of {_UNITS[what in WAYS]}")
     return Column(name, unit or None)
 

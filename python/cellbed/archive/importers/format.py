@@ -108,7 +108,7 @@ class Options:
     idle_ns: tuple[int, int] | None = None
     named: Way | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Return the given options."""
         found = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "named"}
         return {name: value for name, value in found.items() if value not in (None, False, {})}
@@ -200,7 +200,7 @@ def scratch(draft: Draft) -> Iterator[Draft]:
     try:
         folder.mkdir()
     except OSError as error:
-        raise TraceError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise TraceError(f"{folder}: cannot create this folder: {error.strerror}") from None
     try:
         yield replace(draft, folder=folder, parts={}, history=[], notes=[])
     finally:

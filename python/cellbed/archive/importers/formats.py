@@ -242,7 +242,7 @@ class Importer:
         draft.history.append(history)
 
     def _require_concern(self, paths: Sequence[Path], options: Options) -> None:
-        for name in options.asked():
+        for name in options.given():
             if name not in self.format.options:
                 shown = _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
                 raise TraceError(f"{_file_names(paths)}: {shown} does not apply to {self.format.title}: omit it")
@@ -256,7 +256,7 @@ def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequ
     Raises TraceError for unreadable files, and for unknown or ambiguous formats.
     """
     if not paths:
-        raise TraceError("no file was named")
+        raise TraceError("no file given: name at least one")
     paths = tuple(paths)
     for path in paths:
         _require_readable(path, allow_folder=len(paths) == 1)
@@ -326,7 +326,7 @@ def _file_names(paths: Sequence[Path]) -> str:
 
 
 def _step(format: Format, options: Options, digests: dict[str, str]) -> Step:
-    how = {name: _plain(value) for name, value in options.asked().items()}
+    how = {name: _plain(value) for name, value in options.given().items()}
     return Step(what="imported", how={"format": format.name, **how}, of=digests, tool=f"cellbed {cellbed.__version__}")
 
 

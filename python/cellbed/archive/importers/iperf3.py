@@ -164,7 +164,7 @@ def _whole(path: Path) -> _Test:
             continue
         reports += 1
         if reports > 1:
-            raise TraceError(f"{path}: {place}: another report begins there: write each into a file of its own")
+            raise TraceError(f"{path}: {place}: another report begins there: write each into a separate file")
         test.add(value)
     _add_lines(test, text, at, len(text))
     if not reports:
@@ -224,7 +224,7 @@ def _take(test: _Test, event: Any, data: Any, where: str, place: str) -> None:
     match event:
         case "start":
             if test.sides:
-                raise TraceError(f"{where}: another test begins there: write each into a file of its own")
+                raise TraceError(f"{where}: another test begins there: write each into a separate file")
             test.start = _table(data)
         case "interval":
             test.add_interval(test.start, data, place)

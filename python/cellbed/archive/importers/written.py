@@ -136,7 +136,7 @@ def in_order(
         elif len(before) == 1 or -slack_ns < step(before[0], row) <= _LONGEST_TRACE_NS:
             odd = before[-1]
         else:
-            refuse(row, "another run begins here: write each run into a file of its own")
+            refuse(row, "another run begins here: write each run into a separate file")
         kept[odd] = False
         above, where = (odd - 1, "above") if odd else (1, "below")
         left_out.add(place(odd), f"its time is {_distance(step(above, odd))} the row {where}")

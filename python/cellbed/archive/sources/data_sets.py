@@ -143,9 +143,9 @@ def _fill_from_lumos(path: Path, draft: Draft) -> None:
     rows = words.unnest("line").select(pl.col("s", "rate").cast(pl.Float64))
     if bad := rows["rate"].null_count():
         at = int(rows.with_row_index().filter(pl.col("rate").is_null())["index"][0]) + 1
-        raise TraceError(f"{path.name}:{at}: {bad} lines do not have a time and a rate, this one first")
+        raise TraceError(f"{path.name}:{at}: not a time and a rate; number of such lines: {bad}")
     if (rows["s"].diff() < 0).any():
-        raise TraceError(f"{path.name}: its times run backwards")
+        raise TraceError(f"{path.name}: the times decrease")
     at_ns = ((pl.col("s") - float(rows["s"][0])) * _SECOND).round().cast(pl.Int64)
     # A few seconds occur twice.
     series = rows.group_by(at_ns.alias("at_ns"), maintain_order=True).agg(bit_s=pl.col("rate").mean() * 1e6)
@@ -214,9 +214,9 @@ def _fill_from_cork(path: Path, draft: Draft) -> None:
     rows = rows.drop_nulls("at_ns")
     steps = rows["at_ns"].diff().drop_nulls()
     if not rows.height or (steps < -_CLOCK_STEP_NS).any():
-        raise TraceError(f"{path.name}: its times run backwards, or there are none")
+        raise TraceError(f"{path.name}: no times, or times that decrease")
     if back := int((steps < 0).sum()):
-        draft.notes.append(f"the phone's clock was set back {back} times, by 2 s at most; time stands still there")
+        draft.notes.append(f"the phone's clock was set back {back} times, by 2 s at most; times are constant there")
     rows = rows.with_columns(pl.col("at_ns").cum_max() - int(rows["at_ns"][0]))
     # Events of the phone add rows to a second, with nearly the same values.
     rates = rows.drop_nulls("bit_s").group_by("at_ns", maintain_order=True).agg(pl.col("bit_s").mean())
@@ -241,7 +241,7 @@ _FILE_2018 = re.compile(r"(downlink|uplink)-((3g|4g)-(no|with)-cross-(subway|tim
 _PLACES_2018 = {"subway": ("subway", "the subway"), "times": (None, "Times Square")}
 
 
-def _of_2018(folder: Path) -> Iterator[Recording]:
+def _nyc_2018(folder: Path) -> Iterator[Recording]:
     found: dict[Path, list[tuple[re.Match[str], Path]]] = {}
     for path in sorted(folder.rglob("*-cross-*")):
         name = _FILE_2018.fullmatch(path.name)
@@ -272,7 +272,7 @@ _MOBILITY_2019 = {"taxi": "driving", "bus": "bus", "home": "stationary", "timess
 _PLACES_2019 = {"taxi": "in a taxi", "bus": "on a bus", "home": "at home", "timessquare": "Times Square"}
 
 
-def _of_2019(folder: Path) -> Iterator[Recording]:
+def _nyc_2019(folder: Path) -> Iterator[Recording]:
     for path in sorted(folder.rglob("trace-*")):
         name = _FILE_2019.fullmatch(path.name)
         if name is None or not path.is_file():
@@ -289,6 +289,6 @@ def _of_2019(folder: Path) -> Iterator[Recording]:
         yield Recording(entry_name(*words), of, about, Imported((path,), "mahimahi", "downlink"))
 
 
-NYC_2018, NYC_2019 = load_source("nyc-2018", _of_2018), load_source("nyc-2019", _of_2019)
+NYC_2018, NYC_2019 = load_source("nyc-2018", _nyc_2018), load_source("nyc-2019", _nyc_2019)
 
 SOURCES: tuple[Source, ...] = (MAHIMAHI, CELLREPLAY, KPN, IN_THE_WILD, CORK_4G, CORK_5G, NYC_2018, NYC_2019)

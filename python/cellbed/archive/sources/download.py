@@ -71,13 +71,13 @@ def download(
                         "(--from)"
                     ) from error
                 wait_s = FIRST_WAIT_S * 2 ** (attempt - 1)
-                report(f"{error}: once more in {duration_words(wait_s)}, attempt {attempt + 1} of {ATTEMPTS}")
+                report(f"{error}: retry in {duration_words(wait_s)}, attempt {attempt + 1} of {ATTEMPTS}")
                 time.sleep(wait_s)
         if remote.checksum is not None and not remote.checksum.matches(part):
             part.unlink()
             raise TraceError(
-                f"{remote.address}: the file is not what its publisher says ({remote.checksum}), so it is thrown away: "
-                "run the command again; if it stays so, the data set has changed"
+                f"{remote.address}: the file does not have the published checksum ({remote.checksum}) and was deleted: "
+                "run the command again; if the error persists, the data set has changed"
             )
         part.replace(place)
     except OSError as error:
@@ -94,7 +94,7 @@ def _receive(remote: RemoteFile, part: Path, state: State) -> None:
             raise _TemporaryError(f"the server answers {error.code} ({error.reason})") from error
         raise GoneError(f"{remote.address}: the server answers {error.code} ({error.reason}): {_MOVED}") from error
     except (OSError, HTTPException) as error:
-        raise _TemporaryError(_in_words(error)) from error
+        raise _TemporaryError(_describe_error(error)) from error
     with response, part.open("wb") as file:
         if response.headers.get_content_type() == "text/html":
             # Many servers redirect to a web page when a file is gone.
@@ -111,10 +111,10 @@ def _read(response: HTTPResponse) -> bytes:
     try:
         return response.read1(_PIECE)
     except (OSError, HTTPException) as error:
-        raise _TemporaryError(_in_words(error)) from error
+        raise _TemporaryError(_describe_error(error)) from error
 
 
-def _in_words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, TimeoutError):
         return "the server stopped responding"
@@ -126,7 +126,7 @@ class _Redirections(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if urlsplit(newurl).scheme not in ("https", req.type):
-            raise TraceError(f"{req.full_url}: redirected to {newurl}, which cannot vouch for the files")
+            raise TraceError(f"{req.full_url}: redirected to {newurl}, which is not HTTPS; use --from")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

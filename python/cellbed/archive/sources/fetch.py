@@ -78,7 +78,7 @@ def fetch(
     except OSError as error:
         raise TraceError(
             f"{folder}: cannot write there: {error.strerror or error}; "
-            "make room, or set XDG_CACHE_HOME to another folder"
+            "free some space, or set XDG_CACHE_HOME to another folder"
         ) from error
     if not options.given:
         remove_tree(folder / source.name, ignore_errors=True)
@@ -110,7 +110,7 @@ class _Fetching:
         given = [_require_folder(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
-        for number, path in enumerate(given or self._downloaded()):
+        for number, path in enumerate(given or self._downloads_of_source()):
             if path.is_dir():
                 yield _Root(path, {})
             elif is_archive(path):
@@ -140,7 +140,7 @@ class _Fetching:
         options, fetched = self.options, self.fetched
         for root in roots:
             for recording in self.source.convert(root.folder):
-                if not self._wanted(recording):
+                if not self._is_wanted(recording):
                     fetched.unwanted += 1
                     self.passed.append(recording.name)
                 elif self.archive.has(recording.name) and not options.replace:
@@ -155,9 +155,9 @@ class _Fetching:
                     self._keep(root, recording)
                     self.state(f"{len(fetched.kept)} entries")
         if not fetched.kept and not fetched.there:
-            raise TraceError(self._nothing())
+            raise TraceError(self._explain_no_recordings())
 
-    def _downloaded(self) -> Iterator[Path]:
+    def _downloads_of_source(self) -> Iterator[Path]:
         """Yield the downloaded files of a data set. If a data set has several files, missing files are left out."""
         for remote in self.source.remote:
             try:
@@ -165,7 +165,7 @@ class _Fetching:
             except GoneError as error:
                 self.fetched.left_out[remote.path] = str(error)
 
-    def _wanted(self, recording: Recording) -> bool:
+    def _is_wanted(self, recording: Recording) -> bool:
         usual = self.options.everything or bool(self.options.given) or bool(re.search(self.source.usual, recording.of))
         return usual and fnmatch.fnmatchcase(recording.name, self.options.only)
 
@@ -210,7 +210,7 @@ class _Fetching:
         how = {"source": self.source.name, "file": recording.of}
         return Step(what="fetched", how=how, of=_source_files(root, recording), tool=f"cellbed {__version__}")
 
-    def _nothing(self) -> str:
+    def _explain_no_recordings(self) -> str:
         fetched, name = self.fetched, self.source.name
         if fetched.left_out:
             of, why = next(iter(fetched.left_out.items()))

@@ -125,7 +125,7 @@ class Source:
 
 
 def load_source(name: str, convert: Convert) -> Source:
-    """Return a data set from its description in `sources.toml` beside this file. `checksums.json` has the Git blob
+    """Return a data set from its description in `sources.toml` in this folder. `checksums.json` has the Git blob
     names of its files, by path."""
     facts = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))[name]
     files = facts.pop("files", ())
@@ -159,7 +159,7 @@ def put(draft: Draft, part: Part, rows: pl.DataFrame, last_ns: int) -> None:
     the last row.
     """
     if not rows.height:
-        raise TraceError("there is no measurement in it")
+        raise TraceError("contains no measurement")
     content, value = (Content.ROUND_TRIP, "round_trip_ns") if part == "round-trip" else (Content.RATE, "bit_s")
     path = draft.folder / f"{part}.parquet"
     rows.select("at_ns", value).write_parquet(path)

@@ -98,7 +98,7 @@ def _capacity(series: Series, definition: Definition, starts_at_s: float | None)
         profile=bins.profile,
         seconds=seconds,
         distributions={scale: shares_below(found) for scale, found in bins.rates.items() if len(found)},
-        outages=_in_seconds(outages),
+        outages=_seconds(outages),
     )
     return analysis, outages
 
@@ -130,7 +130,7 @@ def _round_trips(series: Series, definition: Definition, starts_at_s: float | No
         profile=steps["mean"].to_numpy(),
         seconds=seconds,
         distributions={"": shares_below(times)} if len(times) else {},
-        outages=_in_seconds(outages),
+        outages=_seconds(outages),
         low=steps["low"].to_numpy(),
         high=steps["high"].to_numpy(),
         lost=steps["lost"].to_numpy(),
@@ -214,7 +214,7 @@ def _by_hour(seconds: Floats, starts_at_s: float | None) -> Statistics:
     return {"hours": hours.tolist(), "hourly_mean_bit_s": means, "hours_known": starts_at_s is not None}
 
 
-def _in_seconds(outages: Outages) -> tuple[Floats, Floats]:
+def _seconds(outages: Outages) -> tuple[Floats, Floats]:
     begins, lengths = outages.longest(4096)
     return begins / 1e9, lengths / 1e9
 

@@ -39,12 +39,12 @@ class Bins:
     def __init__(self, bits: Floats, finest_ns: int, duration_ns: int, total: float) -> None:
         self._bits, self._finest_ns = bits, finest_ns
         self.mean_bit_s = total / (duration_ns / 1e9)
-        self.rates = {scale: self._folded(width) for scale, width in SCALES_NS.items() if width >= finest_ns}
+        self.rates = {scale: self._fold(width) for scale, width in SCALES_NS.items() if width >= finest_ns}
         steps = (factor * 10**power for power in range(20) for factor in (1, 2, 5))
         self.profile_ns = next(step for step in steps if step * finest_ns * MOST_STEPS >= duration_ns) * finest_ns
-        self.profile = self._folded(self.profile_ns)
+        self.profile = self._fold(self.profile_ns)
 
-    def _folded(self, width_ns: int) -> Floats:
+    def _fold(self, width_ns: int) -> Floats:
         factor = width_ns // self._finest_ns
         whole = len(self._bits) // factor * factor
         folded: Floats = self._bits[:whole].reshape(-1, factor).sum(axis=1) * (1e9 / width_ns)

@@ -34,7 +34,7 @@ class Definition:
         """Minimum rate that counts as capacity, bit/s."""
         return 1500 * 8 / (self.outage_ns / 1e9)
 
-    def made(self, statistics: dict[str, Any] | None) -> bool:
+    def matches(self, statistics: dict[str, Any] | None) -> bool:
         """Return whether `statistics` follow this definition and this version."""
         return statistics is not None and (statistics.get("definition"), statistics.get("outage_from_ms")) == (
             VERSION,

@@ -28,10 +28,16 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Manage the archive of traces and recordings.",
 )
 
 
 @app.callback()
 def traces() -> None:
-    """Manage the archive of traces and recordings."""
+    """Manage the archive of traces and recordings.
+
+    \b
+    Examples:
+      cellbed traces ls
+      cellbed traces add walk.up walk.down --tech 5g --mobility walking
+      cellbed traces plot lte-suburban
+    """

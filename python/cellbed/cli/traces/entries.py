@@ -25,7 +25,7 @@ from cellbed.support.standard_streams import StatusLine
 
 _Names = Annotated[
     list[str],
-    typer.Argument(help="Entries of the archive, or directions of them.", autocompletion=entries_and_directions),
+    typer.Argument(help="Entries of the archive, or their directions.", autocompletion=entries_and_directions),
 ]
 
 
@@ -34,7 +34,7 @@ def _file(words: str) -> Any:
 
 
 def ls(
-    name: Annotated[str | None, typer.Argument(help="Only names that contain this text.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TEXT", help="Only names that contain this text.")] = None,
     technology: Annotated[
         str | None, text("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")
     ] = None,
@@ -75,7 +75,7 @@ def ls(
         lines = table.write_ndjson().rstrip("\n").replace("\n", ",\n")
         print(f"[\n{lines}\n]" if lines else "[]")
     elif contents.frame.is_empty():
-        print("the archive has no entries; `cellbed traces add` and `cellbed traces fetch` add some", file=sys.stderr)
+        print("the archive is empty; `cellbed traces add` and `cellbed traces fetch` add entries", file=sys.stderr)
     elif table.is_empty():
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
     else:
@@ -93,6 +93,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the contents of an entry, a file or a recording.
+
     \b
     Examples:
       cellbed traces show lte-suburban
@@ -134,7 +135,7 @@ def _show_trace(name: str, as_json: bool) -> None:
         source = resolve(name, Path.cwd())
         trace = source.trace
     except TraceError as error:
-        raise TraceError(_to_add(name) or str(error)) from None
+        raise TraceError(_remedy(name) or str(error)) from None
     figures = {
         "name": source.name,
         "direction": ENDINGS.get(source.name.rpartition(".")[2], ""),
@@ -155,7 +156,7 @@ def _show_trace(name: str, as_json: bool) -> None:
     )
 
 
-def _to_add(name: str) -> str | None:
+def _remedy(name: str) -> str | None:
     """Return a remedy if a file is a recording but no trace; else None."""
     from cellbed.archive import TraceError
     from cellbed.recordings.importing import recognise
@@ -361,7 +362,7 @@ def export(
 
 
 def rm(
-    names: Annotated[list[str], typer.Argument(help="Entries, damaged ones included.", autocompletion=entry_names)],
+    names: Annotated[list[str], typer.Argument(help="Entries, also damaged.", autocompletion=entry_names)],
     as_json: AsJson = False,
 ) -> None:
     """Remove entries from the archive.

@@ -37,7 +37,7 @@ def fetch(
     ] = None,
     only: Annotated[str, typer.Option(help="Only entries whose names match: '*-driving-*'.", show_default=False)] = "*",
     everything: Annotated[
-        bool, typer.Option("--all", help="Include what is skipped by default, such as video sessions.")
+        bool, typer.Option("--all", help="Include recordings skipped by default, such as video sessions.")
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing entries of the same names.")] = False,
     about: Annotated[

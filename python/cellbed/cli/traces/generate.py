@@ -40,13 +40,13 @@ def _durations(text: str) -> tuple[int, ...]:
 def _time(text: str, least: str, most: str) -> Any:
     """Return an option for a duration from `least` to `most`, both with a unit."""
 
-    def bounded(written: str) -> int:
+    def parse(written: str) -> int:
         value = duration(written)
         if not duration(least) <= value <= duration(most):
-            raise typer.BadParameter(f"'{written:.40}' is not from {least} to {most}")
+            raise typer.BadParameter(f"'{written:.40}' is out of range: write {least} to {most}")
         return value
 
-    return typer.Option(parser=bounded, metavar="TIME", help=text)
+    return typer.Option(parser=parse, metavar="TIME", help=text)
 
 
 _As = Literal["opportunities", "rate"]
@@ -90,10 +90,14 @@ def markov(
     content: Content = None,
     as_json: AsJson = False,
 ) -> None:
-    """Like a recording: a Markov-modulated rate with outages, fitted to it.
+    """A Markov-modulated rate, fitted to a recording.
 
     After Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18,
     1993; the two chains and the fit are cellbed's own.
+
+    \b
+    Example:
+      cellbed traces generate markov --like lte-suburban --duration '10 min'
     """
     from cellbed.archive.generation.recorded import read_recorded as recording
     from cellbed.archive.store import valid_name
@@ -110,7 +114,7 @@ def radio(
         _Mobility, typer.Option(help="Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.")
     ] = "profile",
     obstacle: Annotated[
-        _Obstacle, typer.Option(help="26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave.")
+        _Obstacle, typer.Option(help="With mmwave: attenuation of 26 dB (body), 29 dB (vehicle; §VI-A), or complete.")
     ] = "none",
     obstacle_at: Annotated[
         Any, typer.Option(parser=_durations, metavar="TIME,…", help="Times of the obstacle.")
@@ -123,11 +127,15 @@ def radio(
     content: Content = None,
     as_json: AsJson = False,
 ) -> None:
-    """The radio model under saturation, with handovers and obstacles.
+    """The radio model under saturation, with handovers.
 
     docs/reference/radio.md states which parts of the model are published. Handovers and obstacles: Lim et al., An
-    Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. Length of gaps, and how an obstacle comes
-    and goes, are cellbed's own.
+    Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. The lengths of gaps and the onset and end
+    of an obstacle are cellbed's own.
+
+    \b
+    Example:
+      cellbed traces generate radio --profile mmwave --obstacle vehicle
     """
     model = models.radio(profile, mobility, obstacle, obstacle_at, obstacle_for)
     _keep(model, lasts, seed, name, replace, content, as_json)
@@ -146,7 +154,8 @@ def _add(preset: Model) -> None:
     ) -> None:
         _keep(preset, lasts, seed, name, replace, content, as_json)
 
-    help_ = f"{preset.summary}\n\nCitation: {preset.citation}.\n\n{preset.cited}"
+    example = f"\b\nExample:\n  cellbed traces generate {preset.name} --duration '10 min'"
+    help_ = f"{preset.summary}\n\nCitation: {preset.citation}.\n\n{preset.cited}\n\n{example}"
     app.command(preset.name, cls=Verb, help=help_)(command)
 
 

@@ -22,7 +22,8 @@ _RESOLUTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A combination of levels. number: from 0. labels: of the levels, by factor. changes: values by scenario key."""
+    """A combination of levels. number: from 0. labels: labels of the levels, by factor. changes: values by scenario
+    key."""
 
     number: int
     labels: dict[str, str]
@@ -35,7 +36,7 @@ class Point:
 def points(sweep: SweepFile) -> list[Point]:
     """Return the points of a sweep in file order: in a factorial design, the last factor changes fastest."""
     chosen: Iterator[Sequence[tuple[str, Any]]] | list[Sequence[tuple[str, Any]]]
-    named = [list(factor.named().items()) for factor in sweep.factors.values()]
+    named = [list(factor.levels_by_label().items()) for factor in sweep.factors.values()]
     match sweep.design:
         case LatinHypercube(points=count):
             chosen = _latin_hypercube(list(sweep.factors.values()), count, sweep.seed)
@@ -78,7 +79,7 @@ def _latin_hypercube(factors: list[Factor], count: int, seed: int) -> list[Seque
 def _level(factor: Factor, at: float, count: int) -> tuple[str, Any]:
     """Return label and level at a position from 0 to 1. count: number of strata."""
     if factor.range is None:
-        named = list(factor.named().items())
+        named = list(factor.levels_by_label().items())
         return named[min(int(at * len(named)), len(named) - 1)]
     ends = Range.of(factor.range)
     value: Any

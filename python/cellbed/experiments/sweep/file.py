@@ -36,7 +36,7 @@ class Factorial(Table):
 
 
 class OneAtATime(Table):
-    """The first level of each factor together, then every other level by itself."""
+    """The first levels of all factors together, then every other level alone."""
 
     kind: Literal["one-at-a-time"]
 
@@ -84,7 +84,7 @@ class Factor(Table):
         description="Lowest and highest value instead of levels, for a Latin hypercube.",
         examples=[["1 ms", "80 ms"]],
     )
-    scale: Literal["linear", "logarithmic"] = Field("linear", description="How the values of a range are distributed.")
+    scale: Literal["linear", "logarithmic"] = Field("linear", description="Spacing of the values of a range.")
 
     @field_validator("levels")
     @classmethod
@@ -122,14 +122,14 @@ class Factor(Table):
             raise refusal("a logarithmic range begins above 0: write another lowest value")
         return self
 
-    def named(self) -> dict[str, Any]:
+    def levels_by_label(self) -> dict[str, Any]:
         """Return the levels by their labels."""
         if isinstance(self.levels, dict):
             return self.levels
         return {label(level): level for level in self.levels or ()}
 
     def changes(self, name: str, level: Any) -> dict[str, Any]:
-        """Return the values of scenario keys at a level. name: of the factor."""
+        """Return the values of scenario keys at a level. name: name of the factor."""
         if self.keys is None:
             return {self.key or name: level}
         return dict(zip(self.keys, level if len(self.keys) > 1 else [level], strict=True))
@@ -188,7 +188,7 @@ class SweepFile(Table):
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of repetitions, order and Latin hypercube.")
     design: Design = Field(
         written({"kind": "factorial"}),
-        description="Which combinations of levels: all, each factor by itself, or a Latin hypercube.",
+        description="Combinations of levels: all, each factor alone, or a Latin hypercube.",
         examples=["factorial", "one-at-a-time", {"kind": "latin-hypercube", "points": 20}],
     )
     vary_start: Literal[False] | Key | list[Key] | None = Field(
@@ -205,7 +205,7 @@ class SweepFile(Table):
     )
 
     @property
-    def varied(self) -> list[str] | None:
+    def varied_keys(self) -> list[str] | None:
         """The keys of `vary_start`; None for the default."""
         if self.vary_start is None:
             return None
@@ -247,12 +247,12 @@ class SweepFile(Table):
                     if f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
                         found.append(Problem(path, f"sets {key}, as the factor '{by}' does: remove one of the two"))
                 set_by[key] = name
-            for index, (shown, level) in enumerate(factor.named().items()):
+            for index, (shown, level) in enumerate(factor.levels_by_label().items()):
                 if len(factor.keys or ()) > 1 and (not isinstance(level, list) or len(level) != len(factor.keys or ())):
                     place = shown if isinstance(factor.levels, dict) else index
                     text = f"not a list of {len(factor.keys or ())} values, one for each of 'keys'"
                     found.append(Problem((*path, "levels", place), text))
-            combinations *= max(1, len(factor.named()))
+            combinations *= max(1, len(factor.levels_by_label()))
         if self.design.kind == "factorial" and combinations > _MOST:
             found.append(Problem(("factors",), f"{combinations} combinations of levels: at most {_MOST}"))
         return found

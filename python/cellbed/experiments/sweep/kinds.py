@@ -42,9 +42,9 @@ class Content:
     """The checked file of a point.
 
     stated: contents of the file, without defaults. applications: kinds by name, of those with rows in the dataset.
-    expectations: of the file at this point, and of the sweep. misfits: problems of keys of the sweep file. starts: keys
-    of durations that get another offset in each repetition, with their value and the maximum offset, ns. notes: remarks
-    for the user. cpus: maximum total use of its nodes. planned_s: duration with drain.
+    expectations: expectations of the file at this point, and of the sweep. misfits: problems of keys of the sweep file.
+    starts: keys of durations that get another offset in each repetition, with their value and the maximum offset, ns.
+    notes: remarks for the user. cpus: maximum total use of its nodes. planned_s: duration with drain.
     """
 
     stated: dict[str, Any]
@@ -93,7 +93,7 @@ class TrialKind:
         raise NotImplementedError
 
     def drawings(self, study: Study, folder: Path) -> Mapping[str, Mapping[str, Drawing]]:
-        """Return figures in addition to those of factors, by application and name. folder: of the sweep."""
+        """Return figures in addition to those of factors, by application and name. folder: folder of the sweep."""
         return {}
 
 

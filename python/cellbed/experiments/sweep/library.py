@@ -94,11 +94,13 @@ class Sweep:
         found = []
         for name, factor in self.file.factors.items():
             ends = None if factor.range is None else (label(factor.range[0]), label(factor.range[1]))
-            levels = list(factor.named()) if ends is None else labels[name].unique(maintain_order=True).to_list()
+            levels = (
+                list(factor.levels_by_label()) if ends is None else labels[name].unique(maintain_order=True).to_list()
+            )
             found.append(Factor(name, tuple(levels), ends, factor.scale == "logarithmic"))
         if missing := [name for name in self.file.factors if name not in self.trials.columns]:
             raise CellbedError(
-                f"{self.path / DATASET}: has no factor '{missing[0]}', which {SWEEP_FILE} beside it has: run the sweep "
+                f"{self.path / DATASET}: has no factor '{missing[0]}', which its {SWEEP_FILE} has: run the sweep "
                 "again to make the dataset"
             )
         additive = isinstance(self.file.design, LatinHypercube)
@@ -120,13 +122,13 @@ class Sweep:
         Errors: :class:`CellbedError` for an unknown measure or application.
         """
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
-        return study.intervals(self._chosen(study, measure, app), measure)
+        return study.intervals(self._choose_app(study, measure, app), measure)
 
     def effects(self, measure: str, *, app: str | None = None, disturbed: bool = False) -> pl.DataFrame:
         """Return each level of each factor compared with the first one, paired by repetition, with p-values by Holm's
         procedure (:meth:`cellbed.measure.factors.Study.effects`). Parameters and errors: see `intervals`."""
         study = self.study(disturbed=disturbed)
-        return study.effects(self._chosen(study, measure, app), measure)
+        return study.effects(self._choose_app(study, measure, app), measure)
 
     def figure(
         self,
@@ -144,7 +146,9 @@ class Sweep:
         from cellbed.report import factor_figures, plot
 
         study = self.study(statistic=statistic, disturbed=disturbed)
-        found = {it.factor: it for it in factor_figures.make_figures(study, self._chosen(study, measure, app), measure)}
+        found = {
+            it.factor: it for it in factor_figures.make_figures(study, self._choose_app(study, measure, app), measure)
+        }
         if factor not in found:
             raise CellbedError(f"'{factor}' is not a factor with several levels: choose from {', '.join(found)}")
         style: Any = plot.STYLE
@@ -171,7 +175,7 @@ class Sweep:
         chosen = tuple(measures) or kind.usual_measures(study)
         return SweepReport(name, self.path, study, planned, kind, chosen, self.predicted, judged)
 
-    def _chosen(self, study: Study, measure: str, app: str | None) -> str:
+    def _choose_app(self, study: Study, measure: str, app: str | None) -> str:
         """Check the measure; return the application."""
         study.check(measure)
         names = study.trials["app"].unique(maintain_order=True).to_list()
@@ -191,7 +195,7 @@ class Sweep:
         raise CellbedError(f"{self.path}: there is no run of a trial '{key}'")
 
     def __repr__(self) -> str:
-        return f"<Sweep {str(self.path)!r}: {self._counted()}>"
+        return f"<Sweep {str(self.path)!r}: {self._count_trials()}>"
 
     def _repr_html_(self) -> str:
         """Return the points, and the tables of ``cellbed sweep report``, for notebooks."""
@@ -201,7 +205,7 @@ class Sweep:
             tables = f"<p>{html.escape(str(error))}</p>"
         return f"<p>{html.escape(repr(self)[1:-1])}</p>{self.points._repr_html_()}{tables}"
 
-    def _counted(self) -> str:
+    def _count_trials(self) -> str:
         counts = self.trials.select("key", "status").unique().group_by("status").len().sort("status").rows()
         return ", ".join(f"{count} {status}" for status, count in counts) or "no trial has been run"
 

@@ -27,7 +27,7 @@ REPEATS = 2
 AROUND_S = 5.0
 """Typical time of a run beyond its schedule and drain, seconds: bring-up, proof, report."""
 _SPARE = 0.25
-"""Typical number of processors that emulator and programs of a run use beside its nodes."""
+"""Typical number of processors that emulator and programs of a run use outside its nodes."""
 _LEAST_BYTES = 4 << 20
 """Minimum free bytes on the disk for a trial to begin."""
 _CALM = 10
@@ -37,7 +37,7 @@ _CALM = 10
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A run that has ended. folder: local folder of the run, if there is one. status: complete, interrupted or failed.
-    exit_code: of the equivalent command. took_s: including bring-up and report."""
+    exit_code: exit code of the equivalent command. took_s: including bring-up and report."""
 
     trial: Trial
     folder: Path | None
@@ -123,7 +123,7 @@ class Account:
 class Width:
     """The number of trials that run at once. Pure.
 
-    The width begins at `most`. It falls by one when a trial that ran beside others is disturbed, at most once for
+    The width begins at `most`. It falls by one when a trial run in parallel is disturbed, at most once for
     trials that ran at the same time. It rises by one after a while without disturbance.
     """
 
@@ -131,18 +131,18 @@ class Width:
         self.now = self._most = most
         self._fell = 0
         self._calm = 0
-        # By trial: number of earlier falls of the width at its begin, and whether it has run beside others.
+        # By trial: number of earlier falls of the width at its begin, and whether it has run in parallel.
         self._running: dict[str, tuple[int, bool]] = {}
 
     def started(self, key: str) -> None:
-        """Note that a trial begins."""
+        """Record that a trial begins."""
         beside = bool(self._running)
         if len(self._running) == 1:
             self._running = {other: (fell, True) for other, (fell, _) in self._running.items()}
         self._running[key] = (self._fell, beside)
 
     def ended(self, key: str, *, disturbed: bool) -> None:
-        """Note that a trial has ended."""
+        """Record that a trial has ended."""
         fell, beside = self._running.pop(key)
         if not disturbed:
             self._calm += 1

@@ -50,7 +50,7 @@ class Runs(TrialKind):
 
     def check(self, data: dict[str, Any], folder: Path, lacks: Lacks) -> Content:
         stated = as_stated(data, folder)
-        scenario = stated.completed()
+        scenario = stated.complete()
         if not scenario.applications:
             raise TablesError([Problem((), "the scenario has no application: add [workload] or [apps.NAME]")])
         machines = (repr(scenario.nodes), repr(list(scenario.programs())))
@@ -58,12 +58,12 @@ class Runs(TrialKind):
             self._lacking[machines] = lacks(scenario)
         if lacking := self._lacking[machines]:
             raise TablesError(lacking)
-        starts = list(_starts(scenario, data, self.sweep.varied))
+        starts = list(_starts(scenario, data, self.sweep.varied_keys))
         known = [_start_of(path) for path, _ in scenario.mobile_links()]
         right = " or ".join(known) or "false, since there is no mobile link"
         unknown: list[tuple[KeyPath, str]] = [
             (("vary_start",), f"'{key}' is not the start of a mobile link: write {right}")
-            for key in self.sweep.varied or ()
+            for key in self.sweep.varied_keys or ()
             if key not in known
         ]
         of_scenario = scenario.expectations()

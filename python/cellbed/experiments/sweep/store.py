@@ -66,7 +66,7 @@ class Result:
 class Store:
     """The folder of a sweep: a context that holds its lock, so that one process at a time uses the folder.
 
-    results: of all trials in the folder, by key; results in ``trials`` precede those in ``attempts``. Errors:
+    results: results of all trials in the folder, by key; results in ``trials`` precede those in ``attempts``. Errors:
     ``OSError``, and :class:`CellbedError` for a folder of another sweep or another kind.
     """
 

@@ -31,8 +31,8 @@ class Trial(Content):
     """A point run once.
 
     key: hash of the keys of the trial's file and of the contents of its inputs; trials with equal keys are one run.
-    seed: of the file. offset_ns: offset of the start of its traces, None without traces. tables: of the file, with
-    paths relative to `folder`.
+    seed: seed of the file. offset_ns: offset of the start of its traces, None without traces. tables: tables of the
+    file, with paths relative to `folder`.
     """
 
     point: Point
@@ -56,7 +56,7 @@ class Trial(Content):
 class Plan:
     """A sweep whose points all have valid files.
 
-    text: of the sweep file. trials: in run order. notes: remarks for the user.
+    text: text of the sweep file. trials: in run order. notes: remarks for the user.
     """
 
     sweep: SweepFile
@@ -138,7 +138,7 @@ class _Checker:
                 if steps[: len(key.split("."))] == key.split("."):
                     where: KeyPath = ("factors", name, "range")
                     if factor.range is None:
-                        labels = list(factor.named())
+                        labels = list(factor.levels_by_label())
                         at = labels.index(point.labels[name])
                         where = ("factors", name, "levels", labels[at] if isinstance(factor.levels, dict) else at)
                     self._of_levels.setdefault((where, f"{problem.key}: {problem.text}"), point)
@@ -189,25 +189,25 @@ def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
     a finished trial can be judged by other expectations."""
     hashes = {str(each.path): f"sha256:{each.sha256}" for each in inputs}
 
-    def masked(value: Any) -> Any:
+    def mask(value: Any) -> Any:
         match value:
             case Mapping():
-                return {hashes.get(key, key): masked(inner) for key, inner in value.items()}
+                return {hashes.get(key, key): mask(inner) for key, inner in value.items()}
             case list():
-                return [masked(inner) for inner in value]
+                return [mask(inner) for inner in value]
             case str():
                 return hashes.get(value, value)
             case _:
                 return value
 
     stated = {key: value for key, value in stated.items() if key != "expect"}
-    content = {"scenario": masked(stated), "inputs": sorted((each.name, each.sha256) for each in inputs)}
+    content = {"scenario": mask(stated), "inputs": sorted((each.name, each.sha256) for each in inputs)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
 
 def _compare_alone(file: Path) -> str:
-    """Return the text of the sweep over the applications of a scenario file. The text is read beside the scenario.
+    """Return the text of the sweep over the applications of a scenario file. Its paths are relative to the scenario.
 
     An application alone keeps the services that its programs need: applications that only serve others.
     Raises ScenarioError with the problems of the scenario, or if fewer than two applications have a load.

@@ -41,8 +41,8 @@ class VirtualPool:
     """Trials in virtual time in a pool of processes or threads; a context. An
     :class:`~cellbed.experiments.sweep.runner.Executor`.
 
-    work: runs a trial. Arguments: its text, its folder and the folder of its results. jobs: of the pool. stop: ends the
-    running trials early.
+    work: runs a trial. Arguments: its text, its folder and the folder of its results. jobs: size of the pool. stop:
+    ends the running trials early.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ Measured = dict[str, int]
 
 
 def read_parameters(account: Mapping[str, Any]) -> Measured:
-    """Return the parameters of a real migration. account: of a migration without failure, from a run."""
+    """Return the parameters of a real migration. account: account of a migration without failure, from a run."""
     phases = {phase["name"]: phase for phase in account["phases"]}
     lasted = {name: round((each["end_s"] - each["begin_s"]) * SECOND) for name, each in phases.items()}
     local = {
@@ -226,7 +226,7 @@ class _Move:
         """Resume the service. undone: resume at the source."""
         self.is_stopped = False
         for each in self.services:
-            self.world.go_on(each, self.target if self.table.traits.moves_memory and not undone else None)
+            self.world.resume(each, self.target if self.table.traits.moves_memory and not undone else None)
 
     def switch(self) -> PredictedSteps:
         with self.phase("switch"):
@@ -254,7 +254,7 @@ class _Move:
 
 
 class Migrations:
-    """The migrations of a predicted run. accounts: of all migrations so far, for ``run.json``."""
+    """The migrations of a predicted run. accounts: accounts of all migrations so far, for ``run.json``."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Migrations:
         models: Collection[MigrationModel],
         controls: Mapping[Law | str, str],
     ) -> None:
-        """models: of each migration of the scenario. controls: names of congestion controls in virtual time."""
+        """models: models of each migration of the scenario. controls: names of congestion controls in virtual time."""
         self._world, self._plan, self._journal, self._controls = world, plan, journal, controls
         self._models = models
         self._places: dict[str, str] = {}
@@ -299,9 +299,9 @@ class Migrations:
         channel = _Transfers(world, table, ends, control)
         move = _Move(world, table, model, *ends, world.services(app, world.hosts[home]), channel, account)
         self._active[app] = move, load_strategy(table.strategy)().predict(move)
-        self._go_on(app)
+        self._continue(app)
 
-    def _go_on(self, app: str) -> None:
+    def _continue(self, app: str) -> None:
         if app not in self._active:
             return
         try:
@@ -311,7 +311,7 @@ class Migrations:
         except MigrationError as error:
             self._end(app, error)
         else:
-            self._world.at(self._world.now_ns + pause_ns, lambda: self._go_on(app))
+            self._world.at(self._world.now_ns + pause_ns, lambda: self._continue(app))
 
     def _end(self, app: str, error: MigrationError | None) -> None:
         move, steps = self._active.pop(app)

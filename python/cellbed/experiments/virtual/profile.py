@@ -92,7 +92,7 @@ class Profile:
 def read(path: Path) -> Profile:
     """Return the profile in a file, or the profile of a run's folder. Raises ProfileError."""
     if path.is_dir() and not (path / FILE).exists():
-        return of_run(path)
+        return extract_profile(path)
     file = path / FILE if path.is_dir() else path
     try:
         content = inputs.json_value(file)
@@ -105,7 +105,7 @@ def read(path: Path) -> Profile:
         raise ProfileError(f"{file}: not a profile: give the folder of a run, or a profile.json") from None
 
 
-def of_run(run: Path) -> Profile:
+def extract_profile(run: Path) -> Profile:
     """Return the profile of a real run. Raises MeasureError for an unreadable run, ProfileError for one with too few
     requests."""
     import polars as pl
@@ -181,7 +181,7 @@ def _complete(samples: Sequence[Mapping[str, Any]], sampling: Sampling) -> bool:
 def cache_path(text: str, folder: Path, *, limits: bool) -> Path:
     """Return the path in the user's cache for the profile of a scenario's programs, whether measured or not."""
     limits = _measures_limits(text, limits=limits)
-    key = _key(_of_programs(text, limits=limits), folder, limits=limits)
+    key = _key(_reduce_to_programs(text, limits=limits), folder, limits=limits)
     return cache_folder() / "profiles" / f"{key}.json"
 
 
@@ -212,7 +212,7 @@ def measure_profile(text: str, scenario: Scenario, folder: Path, listener: Liste
     limits = _measures_limits(text, limits=limits)
     if place.is_file():
         return check_profile(read(place), scenario)
-    changed = _of_programs(text, limits=limits)
+    changed = _reduce_to_programs(text, limits=limits)
     short = parse(changed, source="the profile of the scenario", folder=folder)
     check(short, changed, "the profile of the scenario", running=True, limits=False)
     seconds = short.duration // 10**9
@@ -223,12 +223,12 @@ def measure_profile(text: str, scenario: Scenario, folder: Path, listener: Liste
             raise outcome.error
         if outcome.folder is None or outcome.status != "complete":
             raise KeyboardInterrupt
-        found = check_profile(of_run(outcome.folder), scenario)
+        found = check_profile(extract_profile(outcome.folder), scenario)
     return keep(replace(found, source=f"a run of {seconds} s over fast links"), place)
 
 
 def keep(profile: Profile, place: Path) -> Profile:
-    """Write a profile into the user's cache. Raises ProfileError for a profile with objections, which is written beside
+    """Write a profile into the user's cache. Raises ProfileError for a profile with objections, written next to
     `place`: predictions use it only if the user names it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if profile.objections:
@@ -243,7 +243,7 @@ def keep(profile: Profile, place: Path) -> Profile:
     return profile
 
 
-def _of_programs(text: str, *, limits: bool) -> str:
+def _reduce_to_programs(text: str, *, limits: bool) -> str:
     """Return the scenario with one endpoint per group, fast links, and few requests. limits: whether CPU limits
     apply."""
     import tomli_w

@@ -18,7 +18,7 @@ from cellbed.laws.law import KERNEL_CONTROLS, Law
 from cellbed.path import Tcp
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
-from cellbed.runformat.flows import recorded
+from cellbed.runformat.flows import sample_name
 from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError
@@ -151,7 +151,7 @@ class VirtualRun(Run):
             pacing=transport.pacing,
         )
         self.names = names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
-        state.laws = {recorded(name): law for law, name in names.items() if law != name}
+        state.laws = {sample_name(name): law for law, name in names.items() if law != name}
         try:
             limits = self.limits and not self.profile.limited
             self.world = World.of_plan(plan, tcp, names, self.raw, limits=limits)

@@ -82,7 +82,7 @@ def convert(
 ) -> Path | None:
     """Convert a log; return the path of the written file.
 
-    output: path; `None`: beside the log's run or file; ``-``: standard output. direction: the only direction to
+    output: path; `None`: next to the log's run or file; ``-``: standard output. direction: the only direction to
     convert; required for Mahimahi's format if the log has several. note: called with a sentence for each omission.
     Errors: :class:`LogError`; an incomplete file is removed.
     """

@@ -44,9 +44,9 @@ def reason(drop: int) -> str:
 class PacketLog:
     """A packet log on disk.
 
-    path: the file; if it keeps only the latest records, its earlier part is beside it. count: number of complete
+    path: the file; if it keeps only the latest records, the earlier part is next to it. count: number of complete
     records. warning: note on removed records. rest: bytes of an incomplete last record.
-    run: content of the run's ``run.json``, or of the description that a shell leaves beside its log; folder: the run's
+    run: content of the run's ``run.json``, or of the description that a shell leaves next to its log; folder: the run's
     or the log's folder; both `None` for a single file.
     """
 

@@ -118,7 +118,7 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
     if not described or log.folder is None:
         return None
     if _has_changes(log, direction):
-        raise LogError(f"the bottleneck of {log.direction_name(direction)} was changed while the run went on")
+        raise LogError(f"the bottleneck of {log.direction_name(direction)} was changed during the run")
     name, digest = str(described["name"]), described.get("sha256")
     found = []
     for place in (folder, log.folder, log.folder.parent, log.folder.parent.parent):

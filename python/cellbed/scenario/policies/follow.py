@@ -14,7 +14,7 @@ from cellbed.scenario.policies.policy import Decide, Decision, Place, Policy, St
 class Follow(Policy):
     """By the sites of the cells of the application's endpoints."""
 
-    kind: Literal["follow"] = Field(description="By the sites of the cells of the application's endpoints.")
+    kind: Literal["follow"] = Field(description="Follow the sites of the cells of the application's endpoints.")
     nodes: list[str] = Field(
         min_length=1,
         description="Possible nodes of the service, one at each site.",

@@ -22,14 +22,14 @@ class Latency(Policy):
     ``to``, below another one back."""
 
     HEARS: ClassVar[bool] = True
-    kind: Literal["latency"] = Field(description="By the latency of the application's requests.")
+    kind: Literal["latency"] = Field(description="Decide by the latency of the application's requests.")
     above: Value = Field(description="Above this value the service moves to the node 'to'.", examples=["100 ms"])
     back_below: Value | None = Field(
         None, description="Below it, it moves back. Default: it stays.", examples=["40 ms"]
     )
     percentile: int = Field(50, ge=1, le=99, description="Percentile of the latency in each second; 50: the median.")
     length: Annotated[int, quantity(DURATION, "1 s", f"{HISTORY_S} s")] = Field(
-        written("3 s"), alias="for", description="How long it is beyond a threshold before a move."
+        written("3 s"), alias="for", description="Time beyond a threshold before a move."
     )
 
     def misfits(self, place: Place) -> Iterator[tuple[str, str]]:

@@ -86,7 +86,7 @@ class Policy(Table):
     HEARS: ClassVar[bool] = False
     SEES_LINKS: ClassVar[bool] = False
     rest: Annotated[int, quantity(DURATION, "0 s", "24 h")] = Field(
-        written("10 s"), description="How long after a migration the next one begins at the earliest."
+        written("10 s"), description="Minimum time from a migration to the next."
     )
 
     def targets(self) -> list[str]:

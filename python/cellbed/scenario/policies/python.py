@@ -42,7 +42,7 @@ class Python(Policy):
     """A function of the user, ``place(state)``, which returns the name of a node, or ``None``."""
 
     SEES_LINKS: ClassVar[bool] = True
-    kind: Literal["python"] = Field(description="By a function of a Python file.")
+    kind: Literal["python"] = Field(description="Decide by a function of a Python file.")
     file: Annotated[pathlib.Path, CODE_FILE, AfterValidator(_check_function)] = Field(
         description=f"Python file with a function {FUNCTION}(state), which returns the name of a node, or None."
     )

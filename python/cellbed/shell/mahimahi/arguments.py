@@ -49,7 +49,7 @@ class CommandLine:
     options: dict[str, str] = field(default_factory=dict)
     publish: tuple[str, ...] = ()
 
-    def chosen(self, *names: str) -> bool:
+    def has(self, *names: str) -> bool:
         """Return whether any of the options `names` was given."""
         return any(name in self.options for name in names)
 

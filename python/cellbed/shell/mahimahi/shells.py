@@ -78,7 +78,7 @@ def link(arguments: Sequence[str]) -> int:
         ),
         anywhere=True,
     )  # fmt: skip
-    once = line.chosen("once")
+    once = line.has("once")
     traces = [find_trace(name) for name in line.words]
     seed = _seed(line)
     queues = [
@@ -147,12 +147,12 @@ def loss(arguments: Sequence[str]) -> int:
 
 def onoff(arguments: Sequence[str]) -> int:
     """Run ``mm-onoff``: deliver and lose packets of one direction in turn, for exponentially distributed times."""
-    return _by_turns("onoff", arguments, exponential=True)
+    return _run_by_turns("onoff", arguments, exponential=True)
 
 
 def intermittent(arguments: Sequence[str]) -> int:
     """Run ``mm-intermittent``: deliver and lose packets of one direction in turn, for fixed times."""
-    return _by_turns("intermittent", arguments, exponential=False)
+    return _run_by_turns("intermittent", arguments, exponential=False)
 
 
 def meter(arguments: Sequence[str]) -> int:
@@ -166,7 +166,7 @@ def meter(arguments: Sequence[str]) -> int:
     return run(line, ShellLink(), "[meter] ")
 
 
-def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
+def _run_by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
     """Run a shell in which one direction is on and off in turn. exponential: whether the times are means of exponential
     distributions."""
     mean, words, drawn = ("MEAN-", " on average", ", exponentially distributed") if exponential else ("", "", "")
@@ -280,7 +280,7 @@ def run(
 ) -> int:
     """Run the shell. prefix: prefix of the prompt. program: prefix of messages; default: ``mm-`` and the first word of
     `prefix`. more: additional environment variables. Others: as in :func:`run_shell`."""
-    shown = tuple(way for way in WAYS if line.chosen(*_METERS[way]))
+    shown = tuple(way for way in WAYS if line.has(*_METERS[way]))
     published = []
     if line.publish:
         from cellbed.shell.publish import parse

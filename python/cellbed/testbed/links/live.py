@@ -38,7 +38,7 @@ def control_path(record: Record) -> Path:
 
     ``cellbed link`` finds the path in the record. Clean-up of the record removes the socket, too.
     The socket is in ``$XDG_RUNTIME_DIR/cellbed``. If this folder is missing, or the path would be too long, the socket
-    is beside the records or in the user's own folder for temporary files.
+    is next to the records or in the user's own folder for temporary files.
     Errors: :class:`ControlError` if no folder can be used.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")

@@ -37,7 +37,7 @@ MOST_PROCESSES = 4096
 """Maximum number of processes and threads of a node; a whole run has at most half of the machine's limit."""
 
 ASIDE = "supervisor"
-"""Name of the group for earlier processes, beside the groups of runs (version 2)."""
+"""Name of the group for earlier processes, a sibling of the groups of runs (version 2)."""
 
 
 Enforcement = bool | Literal["overcommit"]
@@ -217,7 +217,7 @@ def divide(folder: Path) -> None:
             enabled = _read(folder / "cgroup.subtree_control").split()
             wanted = _controllers_below(folder)
             if not set(wanted.replace("+", "").split()) <= set(enabled):
-                # Enable both at once: the kernel accepts +cpu alone beside processes, but makes the group a threaded
+                # Enable both at once: the kernel accepts +cpu alone where processes are, but makes the group a threaded
                 # one, which supports neither +memory nor ordinary children (cgroup-v2.rst, "Threads").
                 _write(folder / "cgroup.subtree_control", wanted)
             return

@@ -2,7 +2,7 @@
 
 A separate program, run in the namespace: ``python conntrack.py PROTOCOL PORT,… ADDRESS…``. It deletes entries of the
 protocol (a number) whose packets, in either direction, go to one of the ports of one of the addresses. The next packet
-of such a connection is translated anew. linux/netfilter/nfnetlink_conntrack.h defines the messages.
+of such a connection is translated again. linux/netfilter/nfnetlink_conntrack.h defines the messages.
 """
 
 import contextlib

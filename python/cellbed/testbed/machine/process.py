@@ -76,7 +76,7 @@ class Process:
     connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}``, and
     ends, with ``{"event": "done", …}`` as its last line.
     module: module of cellbed with a ``main`` (:mod:`cellbed_node.lifecycle`); config: path of its configuration, JSON.
-    reads: files that it reads, by their paths in the configuration; its output goes beside `config`. env: variables
+    reads: files that it reads, by their paths in the configuration; its output goes next to `config`. env: variables
     added to the environment. forked: whether the process can be a fork of another process of the same program
     (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as in :class:`Place`, in addition to the node's.
     """

@@ -88,7 +88,7 @@ class Record:
             record.save()
             return record
         if not re.fullmatch(NAME, name):
-            raise CellbedError(f"'{name}' is no name for a testbed: write letters, digits, '.', '_' and '-'")
+            raise CellbedError(f"'{name}' is not a valid name for a testbed: write letters, digits, '.', '_' and '-'")
         live_folder().mkdir(parents=True, exist_ok=True)
         with (live_folder() / "names.lock").open("w") as lock:  # against concurrent use of a name
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,24 +102,24 @@ class Record:
         return record
 
     def note_cgroup(self, path: Path) -> None:
-        """Note a cgroup folder that is about to be made."""
+        """Record a cgroup folder that is about to be made."""
         self.cgroups.append(str(path))
         self.save()
 
     def note_scratch(self, parent: Path) -> Path:
-        """Note the folder for temporary files that is about to be made below `parent`, and return its path."""
+        """Record the folder for temporary files that is about to be made below `parent`, and return its path."""
         path = Path(os.path.realpath(parent)) / f"cellbed-{self.identifier}"
         self.scratch = str(path)
         self.save()
         return path
 
     def note_control(self, path: Path) -> None:
-        """Note the control socket that is about to be made; see :func:`cellbed.testbed.links.live.control_path`."""
+        """Record the control socket that is about to be made; see :func:`cellbed.testbed.links.live.control_path`."""
         self.control = os.path.realpath(path)
         self.save()
 
     def note_engine(self, engine: str) -> str:
-        """Note the container that an engine is about to make, and return its name."""
+        """Record the container that an engine is about to make, and return its name."""
         self.engine = engine
         self.save()
         return f"cellbed-{self.identifier}"

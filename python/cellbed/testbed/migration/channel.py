@@ -36,7 +36,7 @@ _ATTACH_FILTER = 26
 
 
 class Helper(EventProcess):
-    """A program of cellbed beside a node: in the node's place, or in the namespace before its machine."""
+    """A program of cellbed for a node: in the node's place, or in the namespace before its machine."""
 
     def __init__(self, node: Backend, module: str, config: Mapping[str, Any], *, descriptors: Sequence[int] = ()):
         """Start the program. module: module of cellbed; config: its argument, as JSON. descriptors: inherited
@@ -119,13 +119,13 @@ def connect(
         for node in (source, target):
             address = node.setup.addresses[0].partition("/")[0]
 
-            def bound(address: str = address) -> list[socket.socket]:
+            def open_sockets(address: str = address) -> list[socket.socket]:
                 made = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(connections)]
                 for each in made:
                     each.bind((address, 0))
                 return made
 
-            ends.append(sockets_at(node.place or node.setup.place, bound))
+            ends.append(sockets_at(node.place or node.setup.place, open_sockets))
             for each in ends[-1]:
                 stack.callback(each.close)
                 each.setblocking(False)

@@ -212,7 +212,7 @@ class Checkpoint(Strategy):
         yield from _filter(move, move.source, _LOCKED)
         yield  # let the program accept queued connections
         yield from stop(ends.root, self._stopped)
-        yield from self._dumped(dump, ends.images, "dump", tracking)
+        yield from self._dump_program(dump, ends.images, "dump", tracking)
         files = ends.images / "files.img"
         moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
         files.write_bytes(replace_addresses(files.read_bytes(), moves))
@@ -320,7 +320,7 @@ class Checkpoint(Strategy):
         self.helpers.append(helper)
         return helper
 
-    def _dumped(self, dump: Helper, images: Path, verb: str, options: Sequence[str]) -> Steps:
+    def _dump_program(self, dump: Helper, images: Path, verb: str, options: Sequence[str]) -> Steps:
         """Dump the program into a folder. verb: command of CRIU."""
         dump.command(verb=verb, images=images.name, options=options)
         deadline = time.monotonic() + CRIU_S
@@ -348,7 +348,7 @@ def _free_number(root: int) -> int:
 
 
 def _newest_child(holder: int) -> int:
-    """Return the restored program, below the holder of its namespace and beside the namespace's first process. In a
+    """Return the restored program, below the holder of its namespace and next to the namespace's first process. In a
     container, another process lies between holder and program."""
     below = list_children(holder)
     return (below if len(below) > 1 else list_children(below[0]))[-1]

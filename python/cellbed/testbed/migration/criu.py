@@ -23,7 +23,7 @@ VARIABLE = "CELLBED_CRIU"
 UNPACKED = Path("/opt/criu/usr/sbin/criu")
 """Path of the CRIU that ``scripts/criu.sh`` unpacks."""
 REMEDY = (
-    f"install criu {LEAST[0]}.{LEAST[1]} or newer, or unpack it beside the system with `sudo scripts/criu.sh`, "
+    f"install criu {LEAST[0]}.{LEAST[1]} or newer, or unpack it outside the system with `sudo scripts/criu.sh`, "
     f"or name it with {VARIABLE}=/path/to/criu"
 )
 _VERSION = re.compile(rb"Version: (\d+)\.(\d+)")
@@ -74,7 +74,7 @@ def find_criu() -> Criu:
     for path in [named] if named else [find("criu"), str(UNPACKED)]:
         if path is None or not Path(path).is_file():
             continue
-        each = _at(Path(path).resolve())
+        each = _find_in(Path(path).resolve())
         version = each.version
         if version >= LEAST:
             return each
@@ -83,7 +83,7 @@ def find_criu() -> Criu:
     raise CriuError(f"{why}: {REMEDY}")
 
 
-def _at(program: Path) -> Criu:
+def _find_in(program: Path) -> Criu:
     """Return a CRIU in the system's folders, or unpacked in another folder (``ROOT/usr/sbin/criu``)."""
     root = program.parents[2] if (program.parents[2] / "usr/sbin").is_dir() else Path("/")
     loaders = [*root.glob("lib*/ld-linux*.so.?"), *root.glob("usr/lib*/ld-linux*.so.?")]
@@ -194,10 +194,10 @@ def _fields(message: bytes) -> list[tuple[int, int, int | bytes]]:
 
 
 def _field(number: int, kind: int, value: int | bytes) -> bytes:
-    key = _to_varint(number << 3 | kind)
+    key = _encode_varint(number << 3 | kind)
     if isinstance(value, int):
-        return key + _to_varint(value)
-    return key + (_to_varint(len(value)) if kind == 2 else b"") + value
+        return key + _encode_varint(value)
+    return key + (_encode_varint(len(value)) if kind == 2 else b"") + value
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
@@ -212,7 +212,7 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
             return value, place
 
 
-def _to_varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)

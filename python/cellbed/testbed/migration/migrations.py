@@ -186,7 +186,7 @@ class Migrations:
         """Move a program; after a failure, undo all steps."""
         table, account = active.table, active.account.content
         strategy: Strategy = load_strategy(table.strategy)()
-        move = self._prepared(active)
+        move = self._prepare(active)
         switched: list[UnmodifiedProgram | OwnService] = []
         before = self.balancing.redirected.get(table.app)
 
@@ -252,10 +252,10 @@ class Migrations:
             self.supervisor.dismiss(program)
             self.states.forget(program.name)
 
-    def _prepared(self, active: _Active) -> Move:
+    def _prepare(self, active: _Active) -> Move:
         table, source = active.table, active.account.content["source"]
         target = self.bed.nodes[table.to]
-        program = self._running(table.app, source)
+        program = self._program_on(table.app, source)
         if program is None or program.process is None or not program.is_serving:
             raise MigrationError(f"'{table.app}' does not run on {source}")
         tcp, udp, _ = self.bed.nodes[source].served(program.process.pid)
@@ -295,7 +295,7 @@ class Migrations:
             redirect=lambda _: None,
         )
 
-    def _running(self, app: str, node: str) -> UnmodifiedProgram | OwnService | None:
+    def _program_on(self, app: str, node: str) -> UnmodifiedProgram | OwnService | None:
         """Return the program of an application on a node, several own programs as one; ``None`` without any."""
         names = self.supervisor.names_of(app)
         found = [each for each in self.supervisor.programs if each.name in names and each.node == node]

@@ -1,7 +1,7 @@
 """Post-copy: the program runs at the target at once. Its memory follows, pages in use first.
 
 A service that has run at the target cannot return to the source without loss, since its new state is at the target. If
-the source's pages cannot be fetched any more, the service continues at the source in the state where it was stopped,
+the source's pages can no longer be fetched, the service continues at the source in the state where it was stopped,
 and the error reports the loss.
 """
 

@@ -36,7 +36,7 @@ class PreCopy(Checkpoint):
             saved, arrived = self.folders(move, images.name)
             with move.phase(f"round {number}") as found:
                 span, since = time.monotonic() - since, time.monotonic()
-                yield from self._dumped(dump, images, "pre-dump", options)
+                yield from self._dump_program(dump, images, "pre-dump", options)
                 size = sum(each.stat().st_size for each in images.glob("pages-*.img"))
                 found["pages_bytes"] = size
                 if before:

@@ -45,10 +45,10 @@ class Move:
     source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: TCP and UDP ports that the program serves.
     folder: folder on this machine for files; target_folder: descriptor of a folder in the target's store
     (:meth:`Backend.open_store`). Both folders are removed afterwards.
-    channel: channel to the target. states: sockets for the transfer of state. account: account of the migration.
+    channel: channel to the target. states: sockets for the transfer of state. account: record of the phases.
     neighbours: other user programs on either node.
-    make_program: makes the program at the target, not started. redirect: like :meth:`switch`, but also has the run
-    supervise the new program.
+    make_program: creates the program at the target without starting it. redirect: like :meth:`switch`, but the run also
+    supervises the new program.
     """
 
     app: str

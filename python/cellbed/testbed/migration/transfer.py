@@ -75,7 +75,7 @@ class _Ordered(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def opened(self, count: int) -> None:
+    def set_connections(self, count: int) -> None:
         """Set the number of connections."""
         self._open = count
 
@@ -86,8 +86,8 @@ class _Ordered(io.RawIOBase):
             self._chunks[number] = chunk
             self._changed.notify_all()
 
-    def closed_one(self, error: Exception | None) -> None:
-        """Note the end of a connection."""
+    def end_connection(self, error: Exception | None) -> None:
+        """Record the end of a connection."""
         with self._changed:
             self._open -= 1
             self._failed = self._failed or error
@@ -134,14 +134,14 @@ def send(config: dict[str, Any]) -> None:
         queue.put((number, chunk))
         number += 1
         if failed.is_set():
-            raise OSError("a connection was lost")
+            raise OSError("a connection to the target was lost")
 
     def serve(connection: socket.socket) -> None:
         nonlocal sent_bytes
         compress = _codec(config["level"], sends=True)
         while (taken := queue.get()) is not None:
             if failed.is_set():
-                continue  # the writer waits for a free place
+                continue  # empty the queue: `put` waits for a free place
             chunk = compress(taken[1])
             try:
                 connection.sendall(_HEADER.pack(taken[0], len(chunk)) + chunk)
@@ -168,14 +168,14 @@ def send(config: dict[str, Any]) -> None:
     for _ in threads:
         queue.put(None)
     for thread in threads:
-        thread.join()  # each write fails after STALL_S; this process is not the run itself
+        thread.join()  # each write fails after STALL_S; the run does not wait, since it is another process
     if failed.is_set():
-        raise OSError("a connection was lost")
+        raise OSError("a connection to the target was lost")
     for connection in connections:
         connection.shutdown(socket.SHUT_WR)
     connections[0].settimeout(PATIENCE_S)
     if connections[0].recv(1) != b"!":
-        raise OSError("the target has not received everything")
+        raise OSError("the target ended before it had received all data")
 
 
 def receive(config: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ def receive(config: dict[str, Any]) -> None:
     connections = _connections(config)
     target: int = config["file"]
     stream = _Ordered()
-    stream.opened(len(connections))
+    stream.set_connections(len(connections))
 
     def serve(connection: socket.socket) -> None:
         error: Exception | None = None
@@ -200,7 +200,7 @@ def receive(config: dict[str, Any]) -> None:
         except Exception as wrong:  # also errors of zstd
             error = OSError(f"the connection to the source was lost: {wrong}")
         finally:
-            stream.closed_one(error)
+            stream.end_connection(error)
 
     for connection in connections:
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
@@ -211,7 +211,7 @@ def receive(config: dict[str, Any]) -> None:
             while data := stream.read(CHUNK):
                 file.write(data)
                 if file.tell() > MOST_BYTES:
-                    raise OSError(f"more than {MOST_BYTES >> 30} GiB")
+                    raise OSError(f"the file is larger than {MOST_BYTES >> 30} GiB")
     else:
         with tarfile.open(fileobj=io.BufferedReader(stream, CHUNK), mode="r|") as archive:
             unpack(archive, target)
@@ -245,7 +245,7 @@ def report(**event: Any) -> None:
 
 
 def main() -> None:
-    """Run one of the programs; an error is its last line."""
+    """Run one of the programs; print an error as the last line."""
     config = json.loads(sys.argv[1])
     try:
         (send if config["role"] == "send" else receive)(config)

@@ -153,7 +153,7 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         created = subprocess.run([image.engine, *create], capture_output=True, env=marked, check=False)
         if created.returncode != 0:
             why = last_line(created.stderr) or f"exit status {created.returncode}"
-            raise ContainerError(f"{image.engine} cannot hand over the image '{image.reference}': {why}")
+            raise ContainerError(f"{image.engine} cannot export the image '{image.reference}': {why}")
         with (
             subprocess.Popen([image.engine, "export", name], stdout=subprocess.PIPE, env=marked) as export,
             subprocess.Popen(tar, stdin=export.stdout, stderr=subprocess.PIPE, env=marked) as unpacking,

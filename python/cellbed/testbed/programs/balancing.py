@@ -81,7 +81,7 @@ class Balancing:
     def redirect(self, app: str, to: Redirection | None, *, forget: bool) -> None:
         """Redirect connections to a service from now on; without `to`, to the node of the service's address.
 
-        forget: translate existing connections anew, too, as always for datagrams. Errors: :class:`ProgramError`.
+        forget: also translate existing connections again, as always for datagrams. Errors: :class:`ProgramError`.
         """
         self._moves = True
         changed = [each for each in (self.redirected.get(app), to) if each is not None]

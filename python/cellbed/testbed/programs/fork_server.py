@@ -112,7 +112,8 @@ class ForkedProcess:
 class ForkServer:
     """The process whose forks are the processes of one program.
 
-    module: module of the program, with a ``main`` (:mod:`cellbed_node.lifecycle`). environment: of server and forks.
+    module: module of the program, with a ``main`` (:mod:`cellbed_node.lifecycle`). environment: environment of server
+    and forks.
     """
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:

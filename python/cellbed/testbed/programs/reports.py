@@ -62,9 +62,9 @@ REQUESTS = Protocol(
 
 @dataclass(slots=True, eq=False)
 class _Program:
-    """A program that reports. clock: of its node; earliest_ns: minimum begin of a request, by `clock`. written: bytes
-    in its record. lines: number accepted; malformed, dropped: numbers of others. connections: number open; refused:
-    number refused by `admission`."""
+    """A program that reports. clock: clock of its node; earliest_ns: minimum begin of a request, by `clock`. written:
+    bytes in its record. lines: number accepted; malformed, dropped: numbers of others. connections: number open;
+    refused: number refused by `admission`."""
 
     protocol: Protocol
     app: str
@@ -139,7 +139,7 @@ class ReportSockets:
         return {protocol.variable: str(path)}
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether a program is connected: then :meth:`serve` must be called every SERVE_S, or lines are
         dropped."""
         return bool(self._connections)

@@ -198,7 +198,7 @@ class Supervisor:
         self.programs.append(program)
 
     def dismiss(self, program: AnyProgram) -> None:
-        """Stop supervising a program: its end is no failure any more. Copy the files of a user's program, which has
+        """Stop supervising a program: its end is then no failure. Copy the files of a user's program, which has
         ended."""
         if program in self.programs:
             self.programs.remove(program)
@@ -346,7 +346,7 @@ class Supervisor:
             pause_s = min(self._pause_ns(now), due_ns - now, SAMPLE_INTERVAL_NS) / 1e9
             if self._reports is not None:
                 self._reports.serve()
-                pause_s = min(pause_s, SERVE_S) if self._reports.connected else pause_s
+                pause_s = min(pause_s, SERVE_S) if self._reports.is_connected else pause_s
             for key, _ in self._selector.select(max(0.0, pause_s)):
                 program = key.fileobj
                 assert isinstance(program, Program)

@@ -41,7 +41,7 @@ class Telemetry:
         return [self._process.pid] if self._process is not None else []
 
     @property
-    def used(self) -> bool:
+    def has_receivers(self) -> bool:
         """Return whether there is a receiver."""
         return bool(self._nodes)
 

@@ -104,7 +104,7 @@ class Command:
     environment: variables added to the node's. folder: working directory on the node. copy_in: (file or folder of this
     machine, path on the node), copied before the start. copy_out: paths on the node, copied into `files` after the end.
     stop: signal and grace time at the end; ``None`` for the default, and a note if a load runs over. measures: path of
-    a file on the node that is kept beside the outputs. cgroups: as in ``Place``, in addition to the node's. reached:
+    a file on the node that is kept with the outputs. cgroups: as in ``Place``, in addition to the node's. reached:
     programs of other nodes connect to it.
     """
 
@@ -186,7 +186,7 @@ class UnmodifiedProgram:
             self._set_ready()
             return
         port = self.command.ready.port
-        if port is not None and port in self._listening():
+        if port is not None and port in self._listening_ports():
             raise ProgramError(f"{self.name}: port {port} of {self.node} is in use already: choose another one")
         now = time.monotonic_ns()
         self._deadline_ns = now + self.command.ready.timeout_ns
@@ -442,7 +442,7 @@ class UnmodifiedProgram:
             self.events.append({"event": "died", "at_ns": now_ns, "what": f"{self.name} {how}"})
 
     def _note_overrun(self, status: int | None) -> None:
-        """Note that a load still ran at its end, unless it then ended with an expected status."""
+        """Record that a load still ran at its end, unless it then ended with an expected status."""
         if self._overran and self.command.stop is None and status not in self.command.status:
             self.notes.append(
                 f"{self.name} still ran after {self._load_s:g} s, the end of its load, and was ended: what it had not "
@@ -485,7 +485,7 @@ class UnmodifiedProgram:
     def _serves(self, port: int, *, elsewhere: bool = False) -> bool:
         """Return whether a program listens on a port. If only its own node can reach the port, fail. elsewhere: the
         program may listen on another node."""
-        addresses = self._listening().get(port, set())
+        addresses = self._listening_ports().get(port, set())
         confined, self._confined = self._confined, all(is_loopback(each) for each in addresses)
         if not addresses or not self._confined:
             return bool(addresses) or elsewhere
@@ -541,7 +541,7 @@ class UnmodifiedProgram:
         self._searched[path] += len(whole)
         return False
 
-    def _listening(self) -> dict[int, set[Address]]:
+    def _listening_ports(self) -> dict[int, set[Address]]:
         """Return the TCP and UDP ports that programs of the node listen on, with their addresses."""
         tables = " ".join(f"/proc/net/{table}" for table in _SOCKET_TABLES)
         with contextlib.suppress(OSError):  # the node is lost, or does not answer

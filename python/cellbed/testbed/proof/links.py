@@ -272,19 +272,19 @@ class _Batch:
                 for step in flow.path
                 if step.name in self._crossing
             )
-            and all(self._users.get(cell, name) == name for name, cell in self._shared(flow))
+            and all(self._users.get(cell, name) == name for name, cell in self._shared_directions(flow))
         )
 
     def add(self, flow: _Flow) -> None:
         """Add a flow. The first flow always has room."""
         self.flows.append(flow)
         self._bit_rate += flow.bit_rate
-        self._users |= {cell: name for name, cell in self._shared(flow)}
+        self._users |= {cell: name for name, cell in self._shared_directions(flow)}
         for step in flow.path:
             if not isinstance(step.capacity, Unlimited):
                 self._crossing[step.name] = self._crossing.get(step.name, 0) + flow.bit_rate
 
-    def _shared(self, flow: _Flow) -> Iterator[tuple[str, str]]:
+    def _shared_directions(self, flow: _Flow) -> Iterator[tuple[str, str]]:
         """Return the directions of a flow that share a cell, each with the cell."""
         return ((step.name, self._cells[step.name]) for step in flow.path if step.name in self._cells)
 

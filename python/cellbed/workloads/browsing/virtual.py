@@ -227,9 +227,9 @@ class Browser:
             wire = self._files.connect(*server)
             pool.wires.append(wire)
             pool.opening += 1
-            wire.client.on_event = partial(self._happened, pool, wire)
+            wire.client.on_event = partial(self._handle_event, pool, wire)
 
-    def _happened(self, pool: _Pool, wire: Wire) -> None:
+    def _handle_event(self, pool: _Pool, wire: Wire) -> None:
         def ready() -> None:
             pool.opening -= 1
             self._ask(pool, wire)

@@ -33,8 +33,8 @@ class Call(Load):
         description="Node group of the other ends, as many as clients. Default: the clients call each other.",
         examples=["office"],
     )
-    width: int = Field(1920, ge=64, le=7680, description="Of the frames, pixels.")
-    height: int = Field(1080, ge=48, le=4320, description="Of the frames, pixels.")
+    width: int = Field(1920, ge=64, le=7680, description="Width of the frames, pixels.")
+    height: int = Field(1080, ge=48, le=4320, description="Height of the frames, pixels.")
     rate: Rate | None = Field(written("30 /s"), description="Frames per second of each end, at most 60.")
     bit_rate: Annotated[int, quantity(BIT_RATE, "50 kbit/s", "1 Gbit/s")] = Field(
         written("6 Mbit/s"), description="The most that the video of each end may have."
@@ -69,7 +69,7 @@ class Call(Load):
             yield "server", f"both ends use one relay, and '{self.server.on}' has several nodes: write a group of one"
         if self.peer is not None:
             yield from group_misfits("peer", self.peer, groups)
-        yield from self.completed(groups)._ends_misfit(groups)
+        yield from self.complete(groups)._ends_misfit(groups)
 
     def _ends_misfit(self, groups: Groups) -> Iterator[tuple[Key, str]]:
         """Yield problems of the nodes of both ends."""
@@ -84,7 +84,7 @@ class Call(Load):
         elif self.peer is not None and (self.peer == client or groups[self.peer].count != count):
             yield key, f"write another group, with as many nodes as '{client}', {count}"
         if self.server is not None and self.server.on in self.client_groups:
-            yield "server", "an end of the call is there: write a group of its own for the relay"
+            yield "server", "an end of the call is there: write another group for the relay"
         for name in (*self.client_groups, *([self.server.on] if self.server is not None else [])):
             if name in groups and not groups[name].backend.shares_files:
                 yield "kind", f"browsers and relay run on namespace nodes alone: remove the backend of '{name}'"

@@ -22,7 +22,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
 
 
 def loaded(deployment: Deployment, raw: Path, seed: int, module: str, configure: Configure) -> list[Process | Command]:
-    """Return the user's servers, if any, and a load generator for each client. module: of the load generator."""
+    """Return the user's servers, if any, and a load generator for each client. module: module of the load generator."""
     loads = deployment.load_generators("http-load", module, raw, seed, configure, ("authorities", "body_file"))
     return [*server_commands(deployment, raw, seed), *loads]
 

@@ -44,7 +44,7 @@ class Step(Table):
         None, description="Name in reports. Default: method and path.", examples=["cart"]
     )
     headers: dict[HeaderName, HeaderValue] = Field(
-        {}, description="Header fields beside the common ones.", examples=[{"Accept": "text/html"}]
+        {}, description="Header fields in addition to the common ones.", examples=[{"Accept": "text/html"}]
     )
     body: str = Field("", max_length=1 << 20, description="Body of the request, as text.", examples=["item={item}"])
     think: Annotated[list[Wait], BeforeValidator(_as_list, json_schema_input_type=str | list[str])] = Field(
@@ -131,8 +131,8 @@ class WebLoad(Load):
             yield "headers", value
 
     @property
-    def certified(self) -> bool:
-        return self.url.startswith(("https:", "wss:")) or super().certified
+    def has_certificate(self) -> bool:
+        return self.url.startswith(("https:", "wss:")) or super().has_certificate
 
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
         """Yield problems of a role. The server can be a user's program, or run by another application."""
@@ -234,10 +234,10 @@ server = { on = "edge", command = "python3 -m http.server --protocol HTTP/1.1 80
         """True if the load generator chooses a server for each request."""
         return self.balance not in ("client", "connection")
 
-    def completed(self, groups: Groups) -> Self:
+    def complete(self, groups: Groups) -> Self:
         version = self.version if self.grpc is None else "2"
         connections = self.connections or (6 if version == "1.1" else 1)
-        return super().completed(groups).model_copy(update={"version": version, "connections": connections})
+        return super().complete(groups).model_copy(update={"version": version, "connections": connections})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         yield from super().misfits(groups, duration)
@@ -249,7 +249,7 @@ server = { on = "edge", command = "python3 -m http.server --protocol HTTP/1.1 80
         if self.method == "CONNECT":
             yield "method", "the reply to CONNECT is a tunnel, not a message: write another method"
         if self.journey and self.journeys:
-            yield "journey", "beside 'journeys': move it there, with a name"
+            yield "journey", "not allowed with 'journeys': move it there, with a name"
         if self.all_journeys():
             for key in sorted({"method", "grpc", *_BODIES} & self.model_fields_set):
                 yield key, "the steps of a journey have their own: remove this key"

@@ -101,7 +101,7 @@ def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: Plan) -> Iterator[str]:
-    """Yield the hosts of an application's URLs that are no nodes, as problems. settings: of a client."""
+    """Yield the hosts of an application's URLs that are no nodes, as problems. settings: settings of a client."""
     addresses = {name: address for name, address in names(plan).items() if not address.startswith("127.")}
     hosts = {host for index in range(len(each.clients)) for host in settings(each, Path(), index, 0)["hosts"]}
     for host in sorted(hosts - addresses.keys() - set(addresses.values())):

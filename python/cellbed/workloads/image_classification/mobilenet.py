@@ -131,8 +131,8 @@ class _Graph:
         after_relu: bool = False,
         relu: bool = True,
     ) -> str:
-        """Append a convolution that keeps the size, divided by `stride`. channels: of input and output; input 0 for a
-        depthwise convolution. relu: ReLU6 follows."""
+        """Append a convolution that keeps the size, divided by `stride`. channels: channels of input and output; input
+        0 for a depthwise convolution. relu: ReLU6 follows."""
         import numpy
 
         inputs, outputs = channels

@@ -36,10 +36,12 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
     Raises CellbedError when Matplotlib's photograph or the cache cannot be used.
     """
-    return built(cache, f"photographs-{_FORMAT}", count, seed, note, _build)
+    return build_if_missing(cache, f"photographs-{_FORMAT}", count, seed, note, _build)
 
 
-def built(cache: Path, name: str, count: int, seed: int, note: Note, build: Callable[[Path, int, int], None]) -> Path:
+def build_if_missing(
+    cache: Path, name: str, count: int, seed: int, note: Note, build: Callable[[Path, int, int], None]
+) -> Path:
     """Return the folder of a data bank under ``cache``, built if missing by `build(folder, count, seed)`.
 
     The folder's name contains Pillow's version, as versions encode differently. Raises CellbedError.

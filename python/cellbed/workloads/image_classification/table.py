@@ -28,7 +28,7 @@ class ImageClassification(Offloading):
     )
     images: int = Field(100, ge=1, le=10000, description="Number of photographs in the data bank.")
     policy: AnyPolicy | None = Field(  # type: ignore[assignment]
-        None, description="What an endpoint does while replies take long. Default: nothing."
+        None, description="Reaction of an endpoint to slow replies. Default: none."
     )
 
     @property
@@ -36,8 +36,8 @@ class ImageClassification(Offloading):
         """The servers."""
         return self.server or (Role.of_group(self.on) if self.on is not None else None)
 
-    def completed(self, groups: Groups) -> Self:
-        return super().completed(groups).model_copy(update={"on": None})
+    def complete(self, groups: Groups) -> Self:
+        return super().complete(groups).model_copy(update={"on": None})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         yield from super().misfits(groups, duration)

@@ -75,9 +75,9 @@ class Kind:
 
     client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of the
     service's computation. bank: makes the data bank of a table. model: makes or finds the default model of a table;
-    seeded: note in reports if its weights come from a seed. options: of the task, beside its model. data: note on the
-    data bank in reports. displayed: the client displays replies (:class:`cellbed_node.offloading.endpoint.Displayed`).
-    profile: rate and seconds of the run that measures a profile.
+    seeded: note in reports if its weights come from a seed. options: options of the task, without its model. data: note
+    on the data bank in reports. displayed: the client displays replies
+    (:class:`cellbed_node.offloading.endpoint.Displayed`). profile: rate and seconds of the run that measures a profile.
     """
 
     name: str
@@ -143,7 +143,8 @@ class Kind:
     def endpoint_settings(
         self, deployment: Deployment, raw: Path, index: int, seed: int, *, cache: Path, port: int
     ) -> dict[str, Any]:
-        """Return the configuration of client `index` (:class:`.endpoint.Settings`). port: of the client's broker."""
+        """Return the configuration of client `index` (:class:`.endpoint.Settings`). port: port of the client's
+        broker."""
         servers, clients = deployment.servers, deployment.clients
         return {
             **deployment.load(raw, index, seed),

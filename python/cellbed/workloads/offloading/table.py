@@ -40,12 +40,12 @@ class Offloading(Load):
         """The strategy redeploy only: broker and workers have no state, and endpoints connect again."""
         return ("redeploy",)
 
-    def completed(self, groups: Groups) -> Self:
+    def complete(self, groups: Groups) -> Self:
         """Return the application with the defaults that depend on the nodes filled in."""
         server = self.served_by
         group = groups.get(server.on) if server is not None else None
         workers = self.workers or (max(1, int(group.cpus)) if group is not None else None)
-        return super().completed(groups).model_copy(update={"workers": workers, "server": server})
+        return super().complete(groups).model_copy(update={"workers": workers, "server": server})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         yield from super().misfits(groups, duration)

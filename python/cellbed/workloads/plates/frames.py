@@ -32,7 +32,7 @@ _PATTERNS = ("AA 99 AAA", "AAA 9999", "AA 999 AA", "999 AAA 9")
 
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
     """Return the folder of ``count`` frames under ``cache``, built if missing. Raises CellbedError."""
-    return photographs.built(cache, f"plates-{_FORMAT}", count, seed, note, _build)
+    return photographs.build_if_missing(cache, f"plates-{_FORMAT}", count, seed, note, _build)
 
 
 def _build(folder: Path, count: int, seed: int) -> None:

@@ -26,15 +26,15 @@ server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }
     kind: Literal["program"]
     drain: Wait = Field(
         written("0 s"),
-        description="How long clients may still run after the end of the load before they are ended. Default: 0 s, 5 s "
-        "for clients that take {duration_s}.",
+        description="Time for clients to end after the end of the load, before they are killed. Default: 0 s, 5 s for "
+        "clients that take {duration_s}.",
     )
     telemetry: bool = TELEMETRY_KEY
 
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
         return self.roles()
 
-    def completed(self, groups: Groups) -> Self:
+    def complete(self, groups: Groups) -> Self:
         """Return the application; a client that uses the duration of its load gets time to end after it."""
         timed = self.client is not None and any("{duration_s}" in text for _, text in self.client.texts())
         return self.model_copy(update={"drain": _END}) if timed and "drain" not in self.model_fields_set else self

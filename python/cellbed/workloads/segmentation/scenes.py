@@ -25,7 +25,7 @@ _FORMAT = 1
 
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
     """Return the folder of ``count`` photographs under ``cache``, built if missing. Raises CellbedError."""
-    return photographs.built(cache, f"scenes-{_FORMAT}", count, seed, note, _build)
+    return photographs.build_if_missing(cache, f"scenes-{_FORMAT}", count, seed, note, _build)
 
 
 def _build(folder: Path, count: int, seed: int) -> None:
@@ -35,7 +35,7 @@ def _build(folder: Path, count: int, seed: int) -> None:
 
 
 def scene(original: "Image.Image", generator: random.Random) -> "Image.Image":
-    """Return a photograph of 2048 × 1024 pixels: the original beside its mirror image, at a random position."""
+    """Return a photograph of 2048 × 1024 pixels: the original next to its mirror image, at a random position."""
     from PIL import Image
 
     full_width, full_height = PHOTOGRAPH

@@ -34,7 +34,7 @@ class Transfers(Load):
 
     kind: Literal["transfers"]
     protocol: Literal["tcp", "udp", "quic"] = Field(
-        "tcp", description="Protocol; each transfer has a connection (UDP: a flow) of its own."
+        "tcp", description="Protocol; each transfer has a separate connection (UDP: flow)."
     )
     upload: list[Size] = Field(
         [], max_length=100, description="Sizes of uploads, which are taken in turn.", examples=[["200 kB", "5 MB"]]
@@ -44,14 +44,14 @@ class Transfers(Load):
     )
     upload_sizes: Annotated[Path | str, SIZES] | None = Field(
         None,
-        description="Distribution of the sizes of uploads: ftp-ngmn, campus, or the path of a file with "
-        "size in packets of 1460 B, 1, cumulative share.",
+        description="Distribution of the sizes of uploads: ftp-ngmn, campus, or the path of a file. Its lines have a "
+        "size in packets of 1460 B, the number 1, and the cumulative share.",
     )
     download_sizes: Annotated[Path | str, SIZES] | None = Field(
         None, description="The same for downloads; with both, uploads and downloads are equally frequent."
     )
     bit_rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1 Gbit/s")] | None = Field(
-        None, description="UDP: at which the bytes of a transfer are sent.", examples=["8 Mbit/s"]
+        None, description="UDP: rate at which the bytes of a transfer are sent.", examples=["8 Mbit/s"]
     )
 
     @property
@@ -75,8 +75,8 @@ class Transfers(Load):
         return [*(("upload", size) for size in self.upload), *(("download", size) for size in self.download)]
 
     @property
-    def certified(self) -> bool:
-        return self.protocol == "quic" or super().certified
+    def has_certificate(self) -> bool:
+        return self.protocol == "quic" or super().has_certificate
 
     @property
     def packages(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Transfers(Load):
             yield "download", 'missing: write sizes here or in \'upload\', download = ["200 kB", "5 MB"]'
         for way, source in self.distributions.items():
             if self.upload or self.download:
-                yield f"{way}_sizes", "sizes are listed, too: remove 'upload' and 'download', or this key"
+                yield f"{way}_sizes", "sizes are listed already: remove 'upload' and 'download', or this key"
             try:
                 largest = _sizes(source)[-1][0]
             except FlowFileError as error:
@@ -102,7 +102,7 @@ class Transfers(Load):
         if self.protocol == "udp" and self.bit_rate is None:
             yield "bit_rate", 'missing: UDP sends at a rate; write bit_rate = "8 Mbit/s"'
         if self.protocol != "udp" and self.bit_rate is not None:
-            yield "bit_rate", f'{self.protocol.upper()} finds its rate: write protocol = "udp", or remove this key'
+            yield "bit_rate", f'{self.protocol.upper()} has no fixed rate: write protocol = "udp", or remove this key'
 
 
 def _sizes(source: Path | str) -> Sizes:

@@ -24,10 +24,10 @@ addition per rendition."""
 
 @dataclass(slots=True)
 class Player:
-    """A playback in progress. rates: of the renditions, ascending, bit/s. playable: chunks needed to begin.
+    """A playback in progress. rates: rates of the renditions, ascending, bit/s. playable: chunks needed to begin.
 
-    loaded: number of arrived chunks; index: of the requested rendition; playing_ns: when the begin of the video would
-    have been played without stalls.
+    loaded: number of arrived chunks; index: index of the requested rendition; playing_ns: when the begin of the video
+    would have been played without stalls.
     """
 
     rates: Sequence[int]
@@ -74,10 +74,10 @@ class Player:
         if self.rule == "dynamic":
             self._uses_buffer = buffered_s >= DEFAULT_BUFFER_S * (0.5 if self._uses_buffer else 1)
         by_buffer = self.rule == "bola" or self._uses_buffer
-        self.index = self._by_buffer(buffered_s) if by_buffer else self._by_throughput()
+        self.index = self._choose_by_buffer(buffered_s) if by_buffer else self._choose_by_throughput()
         return self.index
 
-    def _by_throughput(self) -> int:
+    def _choose_by_throughput(self) -> int:
         """Return the highest rendition below 90 % of the harmonic mean of the last throughputs.
 
         Jiang et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with
@@ -88,13 +88,13 @@ class Player:
         estimate = SAFETY * len(last) / sum(1 / each for each in last)
         return max((index for index, rate in enumerate(self.rates) if rate <= estimate), default=0)
 
-    def _by_buffer(self, buffered_s: float) -> int:
+    def _choose_by_buffer(self, buffered_s: float) -> int:
         """Return the rendition of BOLA.
 
         Spiteri, Urgaonkar and Sitaraman, "BOLA: Near-Optimal Bitrate Adaptation for Online Videos", INFOCOM 2016, with
         the start by throughput, the placeholder buffer and the limit of switches upwards (BOLA-O) of dash.js.
         """
-        sustained = self._by_throughput()
+        sustained = self._choose_by_throughput()
         if self._placeholder_s is None:
             if buffered_s >= self.chunk_s:
                 enough_s = next(level for level in itertools.count() if self._best(level) >= sustained)

@@ -98,7 +98,7 @@ class Video(Application):
         return (HOST,)
 
     @property
-    def certified(self) -> bool:
+    def has_certificate(self) -> bool:
         return True
 
     @property
@@ -108,7 +108,7 @@ class Video(Application):
         return ("kind", PROGRAMS, PROGRAMS[0]), server, *((encoder,) if self.manifest is None else ())
 
     @property
-    def fetched(self) -> tuple[tuple[str, Path, str], ...]:
+    def third_party_files(self) -> tuple[tuple[str, Path, str], ...]:
         return (("protocol", LIBRARIES[self.protocol], "python scripts/fetch_assets.py players"),)
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:

@@ -63,7 +63,7 @@ class Client:
 
         def happened() -> None:
             nonlocal due_ns
-            due_ns = at_ns = self._world.now_ns + self._taken("receive")
+            due_ns = at_ns = self._world.now_ns + self._notice_delay_ns("receive")
             # By then, other connections may have events, too.
             self._world.at(at_ns, lambda: self.program.call(self._drive) if due_ns == at_ns else None)
 
@@ -73,7 +73,7 @@ class Client:
         """Let the generator process due events."""
 
         def work() -> None:
-            self.program.now_ns += self._taken("generator")
+            self.program.now_ns += self._notice_delay_ns("generator")
             self._drive()
 
         self.program.call(work)
@@ -110,7 +110,7 @@ class Client:
 
             self._world.at(at_ns, due)
 
-    def _taken(self, part: str) -> int:
+    def _notice_delay_ns(self, part: str) -> int:
         """Return the time until the program notices an event, ns: from the sample of the request concerned."""
         ledger, host = self.generator.ledger, self.program.host.name
         number = ledger.completed if part == "receive" else ledger.issued

@@ -153,7 +153,7 @@ class Model:
     covers: Sequence[str] = ()
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Yield the names of parts of an application without model. deployments: of all applications."""
+        """Yield the names of parts of an application without model. deployments: deployments of all applications."""
         yield from ()
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Load]:

@@ -42,7 +42,7 @@ class Handshake:
         :class:`CellbedError` without a sample."""
         found = [each["handshake"] for each in samples if each.get("handshake") is not None]
         if not found:
-            raise CellbedError("the profile has no request that opened a connection with TLS: measure it anew")
+            raise CellbedError("the profile has no request that opened a connection with TLS: measure a new profile")
         hello, flight, tickets, work_ns = zip(*found, strict=True)
         middle = statistics.median_high
         # Replies to other requests of a connection can precede the reply to the request that opened it.

@@ -382,8 +382,8 @@ class World:
     def __init__(self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: Tcp, seed: int = 0) -> None:
         """Create hosts at time 0; they are the first vertices of the emulator's configuration.
 
-        tcp: settings of the network. seed: of the choice among servers. Errors: ``ValueError`` for links that cannot be
-        simulated.
+        tcp: settings of the network. seed: seed of the choice among servers. Errors: ``ValueError`` for links that
+        cannot be simulated.
         """
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp.to_json())
         self.tcp = tcp
@@ -429,7 +429,7 @@ class World:
         cpus = [Processors(node.cpus if limits else float("inf"), node.speed) for node in plan.nodes]
         hosts = [Host(at, node.name, str(node.ipv4), cpus[at]) for at, node in enumerate(plan.nodes)]
         world = cls(config, hosts, tcp, scenario.seed)
-        world._tcp = dict(_of_programs(scenario, tcp, controls))
+        world._tcp = dict(_program_settings(scenario, tcp, controls))
         world._names = names(plan)
         world._stays = {node.name: cell_visits(scenario.nodes[node.group]) for node in plan.nodes}
         # By address and cell: the server.
@@ -510,7 +510,7 @@ class World:
         """Return the address of a name; an address is returned unchanged."""
         return self._names.get(name, name)
 
-    def _found(self, host: Host, port: int) -> tuple[Server, str] | None:
+    def _find_server(self, host: Host, port: int) -> tuple[Server, str] | None:
         """Return the server at a port of a host for the current program, and the server's application."""
         found = self._servers.get((host, port), {})
         app = self.current.app if self.current is not None else ""
@@ -651,7 +651,7 @@ class World:
         assert self.current is not None
         host = self.current.host
         peer = self.host_of(address, host)
-        found = self._found(peer, port) if peer is not None else None
+        found = self._find_server(peer, port) if peer is not None else None
         if peer is None or found is None:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         server, owner = found
@@ -726,7 +726,7 @@ class World:
             if to is not None and client.connected and client.host is not to:
                 stop.numbers[client] = self._connected(client, to)
 
-    def go_on(self, service: Service, place: Host | None = None) -> None:
+    def resume(self, service: Service, place: Host | None = None) -> None:
         """End a pause. place: the new host of the service, if it has moved."""
         stop = self._stops.pop(service)
         if place is not None:
@@ -787,7 +787,7 @@ def window_in(receive_buffer: int) -> int:
     return int(receive_buffer * 0.66)
 
 
-def _of_programs(
+def _program_settings(
     scenario: Scenario, tcp: Tcp, controls: Mapping[Law | str, str]
 ) -> Iterator[tuple[tuple[str, str], Tcp]]:
     """Yield the TCP settings that programs choose, by application and role. tcp: the network's settings."""

@@ -90,7 +90,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
 
 def objects_file(deployment: Deployment, raw: Path, node: Node) -> Path:
     """Return the path of the record of the objects in a client's loads."""
-    return replace(deployment, name=_of_objects(deployment.name)).file(raw, node, REQUESTS)
+    return replace(deployment, name=_objects_name(deployment.name)).file(raw, node, REQUESTS)
 
 
 # fmt: off
@@ -139,7 +139,7 @@ def describe_objects(application: Description, table: Mapping[str, Any]) -> Desc
     columns: dict[str, ColumnType] = {"load": "integer", "initiator": "integer"}
     return replace(
         application,
-        name=_of_objects(application.name),
+        name=_objects_name(application.name),
         title=f"objects of {application.title}",
         spans=(parts.OBJECT, *parts.spans(_versions(table)[:1])),
         client_columns=columns | parts.columns(secured=secured),
@@ -149,6 +149,6 @@ def describe_objects(application: Description, table: Mapping[str, Any]) -> Desc
     )
 
 
-def _of_objects(name: str) -> str:
+def _objects_name(name: str) -> str:
     """Return the report name of an application's objects; no application of a scenario can have it."""
     return f"{name}:objects"

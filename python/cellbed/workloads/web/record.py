@@ -46,8 +46,8 @@ class Recording:
 def proxy(
     folder: Path, listener: socket.socket, options: Sequence[str], place: Place | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a proxy. folder: of its files, from which :func:`read` reads the recording afterwards; listener: socket at
-    which the proxy listens, so that no other program can take its port; place: its namespaces.
+    """Run a proxy. folder: folder of its files, from which :func:`read` reads the recording afterwards; listener:
+    socket at which the proxy listens, so that no other program can take its port; place: its namespaces.
 
     Errors: :class:`SiteError`.
     """

@@ -84,8 +84,8 @@ class Web(Load):
         return (f"www.site.{DOMAIN}",) if self.root is not None else ()
 
     @property
-    def certified(self) -> bool:
-        return self.served or str(self.url).startswith("https:") or super().certified
+    def has_certificate(self) -> bool:
+        return self.served or str(self.url).startswith("https:") or super().has_certificate
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:

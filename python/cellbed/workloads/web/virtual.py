@@ -48,9 +48,9 @@ def unmodelled_servers(each: Deployment) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Page:
-    """A load of a page in progress. objects: of the page; make: returns the record of an object by its number; servers:
-    address and port of each origin; places: by object number, bytes of the document up to the end of its name; work_ns:
-    the browser's time; done: called when all objects have arrived."""
+    """A load of a page in progress. objects: objects of the page; make: returns the record of an object by its number;
+    servers: address and port of each origin; places: by object number, bytes of the document up to the end of its name;
+    work_ns: the browser's time; done: called when all objects have arrived."""
 
     browser: Browser
     objects: Sequence[pages.Object]

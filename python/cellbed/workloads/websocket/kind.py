@@ -45,7 +45,7 @@ def describe(table: Mapping[str, Any]) -> Description:
         measures=(
             Measure("bytes_up", "message sent", "B"),
             Measure("bytes_down", "reply received", "B"),
-            Measure("between_messages_s", "between messages beside replies", "s"),
+            Measure("between_messages_s", "between messages other than replies", "s"),
         ),
         ports=(port,) if (port := port_of(url)) is not None else (),
     )

@@ -17,7 +17,7 @@ _REQUEST = "request"
 
 
 class Websocket(WebLoad):
-    """Messages over WebSockets to any server, with its replies and the messages that it sends on its own."""
+    """Messages over WebSockets to any server, with its replies and unrequested messages."""
 
     starter: ClassVar[str] = """\
 url = "ws://{server.address}:8765/"

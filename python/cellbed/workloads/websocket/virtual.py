@@ -71,7 +71,7 @@ def _samples(
 ) -> list[dict[str, Any]]:
     if pushed := messages["request"].null_count():
         raise CellbedError(
-            f"'{application['name']}': the server sent {pushed} messages on its own while its profile was measured, "
+            f"'{application['name']}': the server sent {pushed} unrequested messages while its profile was measured, "
             "and these have no model in virtual time: run it without --virtual"
         )
     samples = [_sample(row) for row in answered(requests).iter_rows(named=True)]

@@ -62,7 +62,7 @@ pub struct ConditionalModel {
 }
 
 impl ConditionalConfig {
-    /// Returns the looped recording, with an infinite queue.
+    /// Return the looped recording, with an infinite queue.
     pub fn new(model: Arc<ConditionalModel>) -> Self {
         Self {
             model,
@@ -113,7 +113,7 @@ struct Trains {
 }
 
 impl ConditionalModel {
-    /// Reads the file of a model.
+    /// Read the file of a model.
     pub fn parse(file: impl Read) -> Result<Self, TraceError> {
         Self::read(file).map_err(TraceError::whole)
     }
@@ -124,7 +124,7 @@ impl ConditionalModel {
         if model.format != FORMAT || model.version != VERSION {
             let (format, version) = (model.format, model.version);
             return Err(format!(
-                "this is {format:?} in version {version}; it must be {FORMAT:?} in version {VERSION}, derive it anew"
+                "this is {format:?} in version {version}; it must be {FORMAT:?} in version {VERSION}, derive it again"
             ));
         }
         let mut at = 0;

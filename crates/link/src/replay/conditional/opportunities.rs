@@ -91,14 +91,14 @@ impl Opportunities {
         }
     }
 
-    /// Plays the recording from `zero` on; the link is cold. Call [`saturate`](Self::saturate) next.
+    /// Play the recording from `zero` on; the link is cold. Call [`saturate`](Self::saturate) next.
     pub(super) fn restart(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.playback = SaturatedPlayback::new(config, zero, offset);
         self.random = Random::new(config.seed);
         self.warmth = Warmth::default();
     }
 
-    /// Applies `config`; the link stays as warm as before. Call [`saturate`](Self::saturate) next.
+    /// Apply `config`; the link stays as warm as before. Call [`saturate`](Self::saturate) next.
     pub(super) fn change(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.model = Arc::clone(&config.model);
         self.playback = SaturatedPlayback::new(config, zero, offset);
@@ -121,7 +121,7 @@ impl Opportunities {
         std::mem::take(&mut self.hold)
     }
 
-    /// Begins a busy period with a packet of `size` bytes; the previous one was sent at `sent`.
+    /// Begin a busy period with a packet of `size` bytes; the previous one was sent at `sent`.
     pub(super) fn wake(&mut self, now: Time, size: Bytes, sent: Time) {
         let model = &self.model;
         let position = self.playback.position(now);
@@ -137,7 +137,7 @@ impl Opportunities {
         self.late = (idle >= SLEEPY).then_some(drawn.wait);
     }
 
-    /// Notes that `packets` of `bytes` wait. Returns whether this is the maximum of the busy period.
+    /// Record that `packets` of `bytes` wait. Return whether this is the maximum of the busy period.
     pub(super) fn grown(&mut self, now: Time, packets: Packets, bytes: f64, sent: Time) -> bool {
         let most = bytes > self.warmth.peak;
         if most {
@@ -188,7 +188,7 @@ impl Opportunities {
         }
     }
 
-    /// Returns the next opportunity; `None` if there is none, or if not [looked up](Self::look_up).
+    /// Return the next opportunity; `None` if there is none, or if not [looked up](Self::look_up).
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         match self.source {
@@ -200,7 +200,7 @@ impl Opportunities {
         }
     }
 
-    /// Takes the next opportunity, at `now`. The last packet was sent at `sent`.
+    /// Take the next opportunity, at `now`. The last packet was sent at `sent`.
     pub(super) fn take(&mut self, now: Time, sent: Time) -> Earned {
         if !self.is_begun(sent) {
             self.updated = now; // the warm-up counts from the first packet on
@@ -236,7 +236,7 @@ impl Opportunities {
         }
     }
 
-    /// Continues after the end of a train: like a longer train, or as the saturated link.
+    /// Continue after the end of a train: like a longer train, or as the saturated link.
     fn go_on(&mut self, set: usize, now: Time) {
         let trains = &self.model.trains;
         let (ended, longer) = (&trains[set], set + 1);
@@ -270,7 +270,7 @@ impl Opportunities {
         self.saturate(now, waited_for);
     }
 
-    /// Finds the saturated link's next opportunity after `now`, if needed and unknown.
+    /// Find the saturated link's next opportunity after `now`, if needed and unknown.
     pub(super) fn look_up(&mut self, now: Time) {
         if self.source == Source::Saturated && self.next.is_none() {
             self.next = self.playback.first_at(now + Duration::from_nanos(1));
@@ -283,7 +283,7 @@ impl Opportunities {
     }
 }
 
-/// Returns the instant a span before another.
+/// Return the instant a span before another.
 fn back(from: Time, span: Duration) -> Time {
     Time::from_nanos(from.as_nanos().saturating_sub(span.as_nanos()))
 }

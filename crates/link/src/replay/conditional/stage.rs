@@ -65,7 +65,7 @@ impl<P> Configured<ConditionalConfig> for Conditional<P> {
         }
     }
 
-    /// Applies `config` from `now` on.
+    /// Apply `config` from `now` on.
     fn change(&mut self, config: &ConditionalConfig, zero: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         if before.queue != config.queue {
@@ -81,7 +81,7 @@ impl<P> Configured<ConditionalConfig> for Conditional<P> {
 }
 
 impl<P> Behaviour<P> for Conditional<P> {
-    /// Plays the recording from `zero` on, as of `now`; the link is cold, packets stay.
+    /// Play the recording from `zero` on, as of `now`; the link is cold, packets stay.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.opportunities.restart(&self.config, zero, offset);
         self.queue.restart(zero);
@@ -140,7 +140,7 @@ impl<P> Behaviour<P> for Conditional<P> {
 }
 
 impl<P> Conditional<P> {
-    /// Accepts a packet; events up to `now` must have been taken.
+    /// Accept a packet; events up to `now` must have been taken.
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
         let alone = self.is_empty();
@@ -171,7 +171,7 @@ impl<P> Conditional<P> {
         self.event = earlier(self.line.next(), self.service);
     }
 
-    /// Returns when the next bytes can be sent.
+    /// Return when the next bytes can be sent.
     #[inline]
     fn next_service(&self) -> Option<Time> {
         if self.is_empty() || self.closed.is_some() {
@@ -225,7 +225,7 @@ impl<P> Conditional<P> {
         }
     }
 
-    /// Passes a completely sent packet to the path behind.
+    /// Pass a completely sent packet to the path behind.
     #[inline]
     fn send(&mut self, now: Time, item: Item<P>) {
         let delays = &self.config.model.delays;

@@ -67,7 +67,7 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Delays around a `trend`, linear between its points. Packets behind others take the trend plus `floor`; the
+    /// Delay around a `trend`, linear between its points. Packets behind others take the trend plus `floor`; the
     /// others take one of the `neighbours` samples nearest in time. `None` if a list is empty or unsorted, if the idle
     /// time of the first state is not zero, or if `neighbours` is zero.
     pub fn new(

@@ -47,7 +47,7 @@ pub(super) struct Warmth {
 const COLD: f64 = 0.05;
 
 impl WarmUp {
-    /// Returns curves over `edges`, which begin with zero, in order of waiting bytes. While the link is idle, it cools
+    /// Return curves over `edges`, which begin with zero, in order of waiting bytes. While the link is idle, it cools
     /// with the time constant `memory`. `None` if a list is not in order, or a curve's length differs.
     ///
     /// Without curves all links get all opportunities.
@@ -74,7 +74,7 @@ impl WarmUp {
                 && curves.iter().all(sound))
     }
 
-    /// Returns the share of a present opportunity. `last` is the previous share, kept while it is valid.
+    /// Return the share of a present opportunity. `last` is the previous share, kept while it is valid.
     pub(super) fn share(&self, warmth: Warmth, last: &mut Share) -> f64 {
         if warmth.busy < last.from || warmth.busy >= last.until || warmth.peak != last.peak {
             let bin = self.bin(warmth.busy);
@@ -128,7 +128,7 @@ impl WarmUp {
         after.saturating_sub(1)
     }
 
-    /// Interpolates linearly in the logarithm of waiting bytes.
+    /// Interpolate linearly in the logarithm of waiting bytes.
     fn between(&self, waiting: f64, value: impl Fn(&WarmUpCurve) -> f64) -> Option<f64> {
         let after = self
             .curves

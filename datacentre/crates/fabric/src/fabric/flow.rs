@@ -36,7 +36,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the time from the start until the arrival of the last byte.
+    /// Return the time from the start until the arrival of the last byte.
     pub fn completion(&self) -> Picos {
         self.end.since(self.flow.start)
     }

@@ -116,7 +116,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Returns an empty network at time 0.
+    /// Return an empty network at time 0.
     pub fn new(topology: Topology, config: &Ports, seed: u64) -> Self {
         let mut spraying = stream(seed, Purpose::Spraying, 0);
         let ports = topology.edges().iter().map(|edge| {
@@ -142,29 +142,29 @@ impl Fabric {
         }
     }
 
-    /// Returns the time of the current event.
+    /// Return the time of the current event.
     #[inline]
     pub fn now(&self) -> Picos {
         self.now
     }
 
-    /// Returns the network's nodes and links.
+    /// Return the network's nodes and links.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Returns when switches forward packets.
+    /// Return when switches forward packets.
     pub fn switching(&self) -> Switching {
         self.switching
     }
 
-    /// Returns the rate of a host's card.
+    /// Return the rate of a host's card.
     #[inline]
     pub fn card_rate(&self, host: HostId) -> Rate {
         self.ports[host.index()].rate
     }
 
-    /// Returns an open flow.
+    /// Return an open flow.
     ///
     /// # Panics
     /// If the flow is [closed](Self::close), or has not started.
@@ -178,14 +178,14 @@ impl Fabric {
         self.flows.contains_key(&flow)
     }
 
-    /// Returns the open flows in any order, with the arrival times of their last bytes.
+    /// Return the open flows in any order, with the arrival times of their last bytes.
     pub fn live(&self) -> impl Iterator<Item = (FlowId, &Flow, Option<Picos>)> {
         self.flows
             .iter()
             .map(|(&id, live)| (id, &live.flow, live.end))
     }
 
-    /// Puts a packet of at least [`HEADER`] bytes into the queue of a host's card.
+    /// Put a packet of at least [`HEADER`] bytes into the queue of a host's card.
     #[inline]
     pub fn send(&mut self, from: HostId, packet: Packet) {
         assert!(packet.size >= HEADER, "a packet without a header");
@@ -198,7 +198,7 @@ impl Fabric {
         self.offer(from.0, place);
     }
 
-    /// Asks the transport for packets of this host by [`pull`](Transport::pull), now and whenever the host's card is
+    /// Ask the transport for packets of this host by [`pull`](Transport::pull), now and whenever the host's card is
     /// idle, until it returns none.
     #[inline]
     pub fn kick(&mut self, host: HostId) {
@@ -213,7 +213,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the bytes waiting at a host's card, without the packet in transmission.
+    /// Return the bytes waiting at a host's card, without the packet in transmission.
     pub fn card_backlog(&mut self, host: HostId) -> u64 {
         self.ports[host.index()].waiting(self.now.0, &mut self.arena)
     }
@@ -223,13 +223,13 @@ impl Fabric {
         self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
 
-    /// Wakes the transport ([`wake`](Transport::wake)) at a time that is not before now.
+    /// Wake the transport ([`wake`](Transport::wake)) at a time that is not before now.
     #[inline]
     pub fn wake(&mut self, at: Picos, token: u64) {
         self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
     }
 
-    /// Holds a flow whose bytes continue beyond its destination: it neither ends nor is freed before its
+    /// Hold a flow whose bytes continue beyond its destination: it neither ends nor is freed before its
     /// [release](Self::release).
     pub fn hold(&mut self, flow: FlowId) {
         if let Some(live) = self.flows.get_mut(&flow) {
@@ -237,7 +237,7 @@ impl Fabric {
         }
     }
 
-    /// Ends a held flow: its last byte has arrived.
+    /// End a held flow: its last byte has arrived.
     pub fn release(&mut self, flow: FlowId) {
         if let Some(live) = self.flows.get_mut(&flow) {
             live.held = false;
@@ -257,7 +257,7 @@ impl Fabric {
         }
     }
 
-    /// Closes a flow after its source knows that all has arrived: frees its state and emits its record.
+    /// Close a flow after its source knows that all has arrived: frees its state and emits its record.
     pub fn close(&mut self, id: FlowId) {
         if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
             live.acknowledged = true;
@@ -276,7 +276,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the duration of a flow of full packets and a shorter last one on an empty path, including an
+    /// Return the duration of a flow of full packets and a shorter last one on an empty path, including an
     /// acknowledgement of 40 bytes. Under spraying, the last packet may take another path than the others.
     pub fn ideal(&self, flow: &Flow) -> Picos {
         let full = (flow.bytes - 1) / u64::from(FULL_PAYLOAD);
@@ -315,7 +315,7 @@ impl Fabric {
         Picos(at.max(before)) + back
     }
 
-    /// Returns the bytes and packets since the start.
+    /// Return the bytes and packets since the start.
     pub fn counters(&self) -> Counters {
         let packet_hops = self.port_counters().map(|port| port.packets).sum();
         Counters {
@@ -329,7 +329,7 @@ impl Fabric {
         self.ports.iter().map(|port| &port.counters)
     }
 
-    /// Puts a packet into a port.
+    /// Put a packet into a port.
     #[inline]
     fn offer(&mut self, number: u32, place: Place) {
         let port = &mut self.ports[number as usize];
@@ -338,7 +338,7 @@ impl Fabric {
         }
     }
 
-    /// Sets the next event of a port. Lots order packets that reach switches at the same picosecond: in any fixed
+    /// Set the next event of a port. Lots order packets that reach switches at the same picosecond: in any fixed
     /// order, some flows lose every packet for which a queue has one free place (Floyd and Jacobson, "On traffic phase
     /// effects in packet-switched gateways", Internetworking: Research and Experience 3(3), 1992).
     #[inline]
@@ -353,14 +353,14 @@ impl Fabric {
         }
     }
 
-    /// Asks the transport for a packet when the card is idle, after all other events of the same instant.
+    /// Ask the transport for a packet when the card is idle, after all other events of the same instant.
     #[inline]
     fn pull_later(&mut self, host: HostId) {
         let at = self.ports[host.index()].busy_until;
         self.wheel.push_turn(at, Turn::Last, Event::Card { host });
     }
 
-    /// Takes the packet of a port that arrives at the other end now, and returns it with that node. An event that the
+    /// Take the packet of a port that arrives at the other end now, and return it with that node. An event that the
     /// port has replaced returns none.
     #[inline]
     fn reach(&mut self, number: u32) -> Option<(Node, Place)> {
@@ -375,7 +375,7 @@ impl Fabric {
         Some((to, place?))
     }
 
-    /// Returns the outgoing port of a switch for a packet received at another port.
+    /// Return the outgoing port of a switch for a packet received at another port.
     #[inline]
     fn next_port(&mut self, by: u32, switch: u32, place: Place) -> u32 {
         let packet = &self.arena[place].packet;

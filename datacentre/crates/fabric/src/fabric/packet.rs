@@ -35,7 +35,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Returns a packet of a flow; all other fields are 0.
+    /// Return a packet of a flow; all other fields are 0.
     pub const fn new(flow: FlowId, to: HostId, kind: Kind, size: u16) -> Self {
         Self {
             flow,
@@ -99,7 +99,7 @@ impl Arena {
         packet
     }
 
-    /// Returns the bytes of all packets.
+    /// Return the bytes of all packets.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         self.held

@@ -93,7 +93,7 @@ enum Queue {
 }
 
 impl Port {
-    /// Returns the port of an edge. spray: index of the first of the equal paths.
+    /// Return the port of an edge. spray: index of the first of the equal paths.
     pub(super) fn new(edge: &Edge, config: &Ports, spray: u32) -> Self {
         let queue = match config.discipline {
             Discipline::DropTail => Queue::DropTail { first: None },
@@ -125,7 +125,7 @@ impl Port {
         }
     }
 
-    /// Accepts a packet now; packets dropped for it go to `dropped`. Returns whether [`next_event`](Self::next_event)
+    /// Accept a packet now; packets dropped for it go to `dropped`. Return whether [`next_event`](Self::next_event)
     /// may now be earlier.
     #[inline]
     pub(super) fn accept(
@@ -171,7 +171,7 @@ impl Port {
         alone
     }
 
-    /// Takes the packet that arrives at the other end now.
+    /// Take the packet that arrives at the other end now.
     #[inline]
     pub(super) fn take(&mut self, now: u64, arena: &mut Arena) -> Option<Place> {
         if self.line.first.is_none() {
@@ -192,7 +192,7 @@ impl Port {
         Some(place)
     }
 
-    /// Returns the time of the next call of [`take`](Self::take).
+    /// Return the time of the next call of [`take`](Self::take).
     #[inline]
     pub(super) fn next_event(&self, arena: &Arena) -> u64 {
         let reaches = self.line.first.map_or(NEVER, |place| arena[place].reaches);
@@ -213,7 +213,7 @@ impl Port {
         })
     }
 
-    /// Returns the waiting bytes, without the packet in transmission.
+    /// Return the waiting bytes, without the packet in transmission.
     pub(super) fn waiting(&mut self, now: u64, arena: &mut Arena) -> u64 {
         self.catch_up(now, arena);
         self.bytes
@@ -226,7 +226,7 @@ impl Port {
         self.busy_until <= now && self.waiting(now, arena) == 0
     }
 
-    /// Makes the decisions that were due before `now`.
+    /// Make the decisions that were due before `now`.
     #[inline]
     fn catch_up(&mut self, now: u64, arena: &mut Arena) {
         while self.bytes > 0 {
@@ -247,7 +247,7 @@ impl Port {
         }
     }
 
-    /// Selects the packet that follows the one in transmission, if any.
+    /// Select the packet that follows the one in transmission, if any.
     #[inline]
     fn begin(&mut self, arena: &mut Arena) {
         let next = match &mut self.queue {
@@ -261,7 +261,7 @@ impl Port {
         }
     }
 
-    /// Begins to send a packet at `start`.
+    /// Begin to send a packet at `start`.
     #[inline]
     fn send(&mut self, place: Place, start: u64, arena: &mut Arena) {
         let slot = &mut arena[place];
@@ -284,7 +284,7 @@ impl Port {
         dropped.push(place);
     }
 
-    /// Removes the least important packet.
+    /// Remove the least important packet.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         match &mut self.queue {
             Queue::Priority(levels) => levels.shed(arena),
@@ -293,7 +293,7 @@ impl Port {
         }
     }
 
-    /// Returns the bytes of all packets in the port, counted packet by packet.
+    /// Return the bytes of all packets in the port, counted packet by packet.
     pub(super) fn audit(&self, arena: &Arena) -> u64 {
         let mut bytes = match &self.queue {
             Queue::DropTail { .. } => 0, // already in the line
@@ -317,7 +317,7 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns the packet that would be sent now.
+    /// Return the packet that would be sent now.
     #[inline]
     fn best(&self) -> Option<Place> {
         self.levels
@@ -332,7 +332,7 @@ impl Levels {
         self.levels[level].push_back(place, arena);
     }
 
-    /// Removes the latest packet of the worst level.
+    /// Remove the latest packet of the worst level.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         let level = self.occupied.checked_ilog2()? as usize;
         let place = self.levels[level].pop_back(arena);
@@ -364,7 +364,7 @@ struct Ranked {
 }
 
 impl Ranked {
-    /// Returns the packet that would be sent now: the oldest of the flow with the smallest rank.
+    /// Return the packet that would be sent now: the oldest of the flow with the smallest rank.
     fn best(&self) -> Option<Place> {
         self.best_index().map(|index| self.packets[index].2)
     }
@@ -380,7 +380,7 @@ impl Ranked {
         self.packets.push((packet.rank, packet.flow, place));
     }
 
-    /// Removes the latest packet of the largest rank.
+    /// Remove the latest packet of the largest rank.
     fn shed(&mut self) -> Option<Place> {
         let ranks = self.packets.iter().enumerate();
         let (worst, _) = ranks.max_by_key(|(_, packet)| packet.0)?;
@@ -429,7 +429,7 @@ mod tests {
             }
         }
 
-        /// Offers a packet of 1500 bytes.
+        /// Offer a packet of 1500 bytes.
         fn accept(&mut self, now: u64, flow: u32, sequence: u32, priority: u8, rank: u64) {
             let packet = Packet::new(FlowId(flow), HostId(0), Kind(0), 1500);
             let place = self.arena.insert(Packet {
@@ -443,7 +443,7 @@ mod tests {
                 .accept(now, place, &mut self.arena, &mut self.dropped);
         }
 
-        /// Returns arrival times at the other end with the packets' numbers.
+        /// Return arrival times at the other end with the packets' numbers.
         fn reached(&mut self) -> Vec<(u64, u32)> {
             let mut reached = Vec::new();
             loop {
@@ -465,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Returns when the packets of a burst from time 0 reach a cut-through switch: 40 bytes and 200 ns after their
+    /// Return when the packets of a burst from time 0 reach a cut-through switch: 40 bytes and 200 ns after their
     /// transmission begins.
     fn at(number: u64) -> u64 {
         number * 1_200_000 + 232_000

@@ -69,7 +69,7 @@ impl Sampler {
         }
     }
 
-    /// Takes a sample of each group. waiting: bytes at each port.
+    /// Take a sample of each group. waiting: bytes at each port.
     pub(super) fn take(&mut self, at: Picos, waiting: impl Iterator<Item = u64>) {
         let mut found = vec![(0, 0); self.groups.len()];
         for (&group, bytes) in self.group_of.iter().zip(waiting) {

@@ -8,24 +8,24 @@ use crate::wheel::Wheel;
 /// The actions of all hosts. A transport keeps states of flows in a [`FlowMap`](super::FlowMap) or by host, and frees
 /// the state of a flow when calling [`Fabric::close`].
 pub trait Transport {
-    /// Starts a flow: its source has the bytes, its destination knows nothing.
+    /// Start a flow: its source has the bytes, its destination knows nothing.
     fn start(&mut self, net: &mut Fabric, flow: FlowId);
 
-    /// Processes a complete packet that has arrived at a host.
+    /// Process a complete packet that has arrived at a host.
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
 
-    /// Processes a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no
+    /// Process a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no
     /// longer needs.
     fn wake(&mut self, net: &mut Fabric, token: u64);
 
-    /// Returns the next packet for an idle card after [`Fabric::kick`], or `None` until the next kick. Packets passed
+    /// Return the next packet for an idle card after [`Fabric::kick`], or `None` until the next kick. Packets passed
     /// to [`Fabric::send`] meanwhile precede it.
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let _ = (net, host);
         None
     }
 
-    /// Counts a packet that a port has dropped. A transport must not react, as no host knows of the drop.
+    /// Count a packet that a port has dropped. A transport must not react, as no host knows of the drop.
     fn on_drop(&mut self, net: &mut Fabric, packet: Packet) {
         let _ = (net, packet);
     }
@@ -43,7 +43,7 @@ pub struct Simulation<T> {
 }
 
 impl<T: Transport> Simulation<T> {
-    /// Returns a simulation at time 0.
+    /// Return a simulation at time 0.
     pub fn new(mut net: Fabric, transport: T, mut traffic: Traffic) -> Self {
         let next = traffic.next();
         if let Some(flow) = &next {
@@ -58,30 +58,30 @@ impl<T: Transport> Simulation<T> {
         }
     }
 
-    /// Ends the run at `end` at the latest, before the other events of that instant.
+    /// End the run at `end` at the latest, before the other events of that instant.
     pub fn with_end(mut self, end: Picos) -> Self {
         self.net.wheel.push(end.0, Event::End);
         self
     }
 
-    /// Enables samples of the queues.
+    /// Enable samples of the queues.
     pub fn with_sampling(mut self, sampling: &Sampling) -> Self {
         self.sampler = Some(Box::new(Sampler::new(sampling, &self.net.topology)));
         self.net.wheel.push(0, Event::Sample);
         self
     }
 
-    /// Returns the samples of the queues, in order of time.
+    /// Return the samples of the queues, in order of time.
     pub fn samples(&self) -> &[Sample] {
         self.sampler.as_ref().map_or(&[], |it| &it.samples)
     }
 
-    /// Returns the network.
+    /// Return the network.
     pub fn fabric(&self) -> &Fabric {
         &self.net
     }
 
-    /// Returns the transport.
+    /// Return the transport.
     pub fn transport(&self) -> &T {
         &self.transport
     }
@@ -91,7 +91,7 @@ impl<T: Transport> Simulation<T> {
         while self.advance(u64::MAX, &mut sink) {}
     }
 
-    /// Processes at most `events` events; records of finished flows go to `sink` in order. Returns whether events
+    /// Process at most `events` events; records of finished flows go to `sink` in order. Return whether events
     /// remain: the run ends when all flows are over or no event is left.
     pub fn advance(&mut self, events: u64, sink: &mut impl FnMut(Record)) -> bool {
         let until = self.net.counters.events.saturating_add(events);
@@ -165,7 +165,7 @@ impl<T: Transport> Simulation<T> {
         }
     }
 
-    /// Asks the transport for the next packet of a host, if its card is idle.
+    /// Ask the transport for the next packet of a host, if its card is idle.
     #[inline]
     fn pull(&mut self, host: HostId) {
         let Self { net, transport, .. } = self;
@@ -178,7 +178,7 @@ impl<T: Transport> Simulation<T> {
         net.pull_later(host);
     }
 
-    /// Does the work that callbacks left to the loop.
+    /// Do the work that callbacks left to the loop.
     #[inline]
     fn settle(&mut self, sink: &mut impl FnMut(Record)) {
         while let Some(host) = self.net.kicked.pop() {

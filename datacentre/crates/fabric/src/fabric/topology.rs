@@ -74,7 +74,7 @@ struct LastHop {
 }
 
 impl Topology {
-    /// Returns racks of hosts, each with a switch linked to every spine. Host h is in rack h / `hosts_per_rack`.
+    /// Return racks of hosts, each with a switch linked to every spine. Host h is in rack h / `hosts_per_rack`.
     pub fn leaf_spine(
         racks: u32,
         hosts_per_rack: u32,
@@ -97,7 +97,7 @@ impl Topology {
         Self::graph(hosts, switches, &links)
     }
 
-    /// Returns any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per
+    /// Return any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per
     /// second, delay.
     pub fn graph(hosts: u32, switches: u32, links: &[(u32, u32, f64, Picos)]) -> Self {
         let mut by_host = vec![None; hosts as usize];
@@ -136,7 +136,7 @@ impl Topology {
         topology
     }
 
-    /// Finds all shortest paths, by breadth-first search from each node with attached hosts.
+    /// Find all shortest paths, by breadth-first search from each node with attached hosts.
     fn route(&mut self) {
         let switches = self.switches as usize;
         let mut out: Vec<Vec<u32>> = vec![Vec::new(); switches];
@@ -197,17 +197,17 @@ impl Topology {
         }
     }
 
-    /// Returns the number of hosts.
+    /// Return the number of hosts.
     pub fn hosts(&self) -> u32 {
         self.hosts
     }
 
-    /// Returns the directions of links, in order of their ports: port h is the card of host h.
+    /// Return the directions of links, in order of their ports: port h is the card of host h.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// Returns the ports of a switch on shortest paths to a host.
+    /// Return the ports of a switch on shortest paths to a host.
     #[inline]
     pub fn next_ports(&self, switch: u32, to: HostId) -> &[u32] {
         let last_hop = &self.last_hops[to.index()];
@@ -219,13 +219,13 @@ impl Topology {
         &self.choices[first as usize..first as usize + usize::from(count)]
     }
 
-    /// Returns the maximum number of ports from which a switch can choose for a packet, at least 1.
+    /// Return the maximum number of ports from which a switch can choose for a packet, at least 1.
     pub fn most_ways(&self, switch: u32) -> usize {
         let ways = (0..self.hosts).map(|to| self.next_ports(switch, HostId(to)).len());
         ways.max().unwrap_or(1).max(1)
     }
 
-    /// Returns the ports of a shortest path, the first of each choice.
+    /// Return the ports of a shortest path, the first of each choice.
     pub fn path(&self, from: HostId, to: HostId) -> impl Iterator<Item = u32> + '_ {
         let mut port = Some(from.0);
         std::iter::from_fn(move || {
@@ -238,7 +238,7 @@ impl Topology {
         })
     }
 
-    /// Returns the time from the first bit at `from` until the last bit of a packet at `to`, on an empty path.
+    /// Return the time from the first bit at `from` until the last bit of a packet at `to`, on an empty path.
     pub fn latency(&self, from: HostId, to: HostId, bytes: u16, switching: Switching) -> Picos {
         self.path(from, to)
             .map(|port| {
@@ -249,7 +249,7 @@ impl Topology {
     }
 }
 
-/// Returns the bytes of a packet that must be sent before the node at the other end processes it.
+/// Return the bytes of a packet that must be sent before the node at the other end processes it.
 #[inline]
 pub(super) fn forwarded_bytes(to: Node, bytes: u16, switching: Switching) -> u16 {
     match (to, switching) {

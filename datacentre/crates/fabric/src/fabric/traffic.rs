@@ -19,7 +19,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns a distribution from sorted points, the last share 1. Sizes are rounded to multiples of `multiple` bytes.
+    /// Return a distribution from sorted points, the last share 1. Sizes are rounded to multiples of `multiple` bytes.
     pub fn new(points: &[(f64, f64)], multiple: u64) -> Self {
         Self {
             points: points.to_vec(),
@@ -27,7 +27,7 @@ impl Sizes {
         }
     }
 
-    /// Draws a size.
+    /// Draw a size.
     pub fn draw(&self, random: &mut Stream) -> u64 {
         let share = random.unit();
         let above = self.points.partition_point(|point| point.1 < share);
@@ -43,7 +43,7 @@ impl Sizes {
         multiples.max(1) * self.multiple
     }
 
-    /// Returns the mean before rounding, in bytes.
+    /// Return the mean before rounding, in bytes.
     pub fn mean(&self) -> f64 {
         let first = self.points[0].0 * self.points[0].1;
         let pairs = self.points.windows(2);
@@ -87,7 +87,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Returns the given flows, in any order, as traffic.
+    /// Return the given flows, in any order, as traffic.
     pub fn list(mut flows: Vec<Flow>) -> Self {
         flows.sort_by_key(|flow| flow.start);
         Self::List(flows.into_iter())
@@ -127,7 +127,7 @@ pub struct Poisson {
 }
 
 impl Poisson {
-    /// Returns `flows` flows at a load relative to the total rate of all cards, including headers.
+    /// Return `flows` flows at a load relative to the total rate of all cards, including headers.
     pub fn new(
         flows: u64,
         load: f64,
@@ -174,19 +174,19 @@ impl Poisson {
         Self { users, ..self }
     }
 
-    /// Draws a host other than `host`.
+    /// Draw a host other than `host`.
     fn draw_other(&mut self, host: u32) -> u32 {
         let other = self.pairs.below(u64::from(self.hosts) - 1) as u32;
         other + u32::from(other >= host)
     }
 
-    /// Draws a host.
+    /// Draw a host.
     fn draw_host(&mut self) -> u32 {
         self.pairs.below(u64::from(self.hosts)) as u32
     }
 }
 
-/// Returns a permutation without a fixed point: a single cycle (Sattolo, Information Processing Letters 22, 1986).
+/// Return a permutation without a fixed point: a single cycle (Sattolo, Information Processing Letters 22, 1986).
 fn cycle(hosts: u32, random: &mut Stream) -> Vec<u32> {
     let mut all: Vec<u32> = (0..hosts).collect();
     for last in (1..all.len()).rev() {

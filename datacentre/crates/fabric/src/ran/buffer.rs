@@ -85,7 +85,7 @@ enum Order {
 }
 
 impl Buffer {
-    /// Returns an empty buffer. The threshold of each user is an equal part, at most the user's limit. by_flow: whether
+    /// Return an empty buffer. The threshold of each user is an equal part, at most the user's limit. by_flow: whether
     /// the scheduler orders the flows of a user; else packets are served in order of arrival.
     pub fn new(
         admission: Admission,
@@ -114,27 +114,27 @@ impl Buffer {
         }
     }
 
-    /// Returns the number of packets of all users.
+    /// Return the number of packets of all users.
     pub fn length(&self) -> u32 {
         self.length
     }
 
-    /// Returns the bytes of all users.
+    /// Return the bytes of all users.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the number of packets of a user.
+    /// Return the number of packets of a user.
     pub fn queue(&self, user: u32) -> u32 {
         self.queues[user as usize].length
     }
 
-    /// Returns the threshold of a user.
+    /// Return the threshold of a user.
     pub fn threshold(&self, user: u32) -> u32 {
         self.queues[user as usize].threshold
     }
 
-    /// Returns how many more packets a user's queue can take up to its threshold.
+    /// Return how many more packets a user's queue can take up to its threshold.
     pub fn room(&self, user: u32) -> u32 {
         let queue = &self.queues[user as usize];
         queue.threshold.saturating_sub(queue.length)
@@ -146,7 +146,7 @@ impl Buffer {
         self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
 
-    /// Applies a virtual threshold reported by the distributed unit: a lower one at once, a higher one as far as the
+    /// Apply a virtual threshold reported by the distributed unit: a lower one at once, a higher one as far as the
     /// buffer has space.
     pub fn feedback(&mut self, user: u32, reported: u32) {
         let space = self.capacity.saturating_sub(self.length);
@@ -155,14 +155,14 @@ impl Buffer {
         queue.threshold = reported.min(queue.threshold + rise);
     }
 
-    /// Opens a flow of `bytes` to a user.
+    /// Open a flow of `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
         if let Order::Flows(flows) = &mut self.queues[user as usize].order {
             flows.insert(flow, (bytes, VecDeque::new()));
         }
     }
 
-    /// Closes a flow. Its remaining packets stay.
+    /// Close a flow. Its remaining packets stay.
     pub fn close(&mut self, user: u32, flow: FlowId) {
         if let Order::Flows(flows) = &mut self.queues[user as usize].order
             && let Some((left, sdus)) = flows.get_mut(&flow)
@@ -174,7 +174,7 @@ impl Buffer {
         }
     }
 
-    /// Offers a packet of a user.
+    /// Offer a packet of a user.
     pub fn offer(&mut self, user: u32, sdu: Sdu) -> Verdict {
         let own = &self.queues[user as usize];
         let limit = match self.admission {
@@ -211,7 +211,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the longest queue; among equals, the one with the highest threshold, then the first.
+    /// Return the longest queue; among equals, the one with the highest threshold, then the first.
     fn longest(&self) -> usize {
         let key = |&user: &usize| {
             let queue = &self.queues[user];
@@ -232,7 +232,7 @@ impl Buffer {
         self.bytes += u64::from(sdu.bytes);
     }
 
-    /// Removes the last packet; if the scheduler orders flows, of the flow with most bytes left.
+    /// Remove the last packet; if the scheduler orders flows, of the flow with most bytes left.
     fn pop_last(&mut self, user: usize) -> Option<Sdu> {
         let queue = &mut self.queues[user];
         let sdu = match &mut queue.order {
@@ -247,7 +247,7 @@ impl Buffer {
         Some(sdu)
     }
 
-    /// Removes the first packet of a user, or of the given flow.
+    /// Remove the first packet of a user, or of the given flow.
     pub fn pop(&mut self, user: u32, flow: Option<FlowId>) -> Option<Sdu> {
         let queue = &mut self.queues[user as usize];
         let sdu = match (&mut queue.order, flow) {
@@ -275,7 +275,7 @@ impl Buffer {
         self.bytes -= u64::from(sdu.bytes);
     }
 
-    /// Returns the bytes that an open flow has left to send.
+    /// Return the bytes that an open flow has left to send.
     pub fn remaining_bytes(&self, user: u32, flow: Option<FlowId>) -> u64 {
         match (&self.queues[user as usize].order, flow) {
             (Order::Flows(flows), Some(flow)) => flows.get(&flow).map_or(0, |(left, _)| *left),
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Returns the example of figure 5 of the paper: B = 4, thresholds (4, 2), queues (3, 1).
+    /// Return the example of figure 5 of the paper: B = 4, thresholds (4, 2), queues (3, 1).
     fn figure_5(admission: Admission) -> Buffer {
         let mut buffer = Buffer::new(admission, 4, 4, 2, false);
         (buffer.queues[0].threshold, buffer.queues[1].threshold) = (4, 2);

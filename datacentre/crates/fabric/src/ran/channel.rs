@@ -105,7 +105,7 @@ struct Channel {
 }
 
 impl Channels {
-    /// Returns the channels of `count` users.
+    /// Return the channels of `count` users.
     pub fn new(source: &CqiSource, count: u32, seed: u64) -> Self {
         let channel = |user| Channel::new(source, user, seed);
         Self {
@@ -114,7 +114,7 @@ impl Channels {
         }
     }
 
-    /// Returns the latest report of a user at `now`, which does not decrease between calls.
+    /// Return the latest report of a user at `now`, which does not decrease between calls.
     pub fn cqi(&mut self, user: u32, now: Picos) -> Cqi {
         let report = now.0 / REPORT_INTERVAL.0;
         let channel = &mut self.users[user as usize];
@@ -127,13 +127,13 @@ impl Channels {
         channel.cqi
     }
 
-    /// Returns the mean of the CQIs that a user has reported.
+    /// Return the mean of the CQIs that a user has reported.
     pub fn mean(&self, user: u32) -> f64 {
         let channel = &self.users[user as usize];
         channel.sum as f64 / (channel.report + 1) as f64
     }
 
-    /// Returns the mean of the bits per TTI over users and time: the rate of a cell whose users have equal times.
+    /// Return the mean of the bits per TTI over users and time: the rate of a cell whose users have equal times.
     pub fn mean_bits_per_tti(&self) -> f64 {
         let mean = |(user, channel): (usize, &Channel)| match &self.source {
             CqiSource::Fixed { .. } => f64::from(channel.cqi.bits_per_tti()),
@@ -226,7 +226,7 @@ fn draw_mean(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
     u64::from(low.get()) + random.below(u64::from(high.get() - low.get()) + 1)
 }
 
-/// Draws a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math.
+/// Draw a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math.
 /// Stat. 29(2), 1958). Logarithm and cosine are computed in software: all machines get the same number.
 fn draw_normal(random: &mut Stream) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - random.unit()));

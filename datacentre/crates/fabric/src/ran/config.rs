@@ -105,7 +105,7 @@ impl Default for RanConfig {
 }
 
 impl RanConfig {
-    /// Rejects channels and errors without throughput.
+    /// Reject channels and errors without throughput.
     pub fn check(&self) -> Result<(), DescriptionError> {
         self.cqi.check()?;
         if self.block_errors.get() > 0.9 {
@@ -115,13 +115,13 @@ impl RanConfig {
         Ok(())
     }
 
-    /// Returns the mean capacity of the cell in bits per second, without lost blocks and with equal times of the users.
+    /// Return the mean capacity of the cell in bits per second, without lost blocks and with equal times of the users.
     pub fn capacity_bps(&self, seed: u64) -> f64 {
         let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
         bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
     }
 
-    /// Returns the capacity of the central unit's buffer in packets.
+    /// Return the capacity of the central unit's buffer in packets.
     pub(super) fn capacity(&self, admission: Admission) -> u32 {
         let bytes = self.buffer_bytes.or(match admission {
             Admission::Htd | Admission::Lqd => Some(3_000_000),

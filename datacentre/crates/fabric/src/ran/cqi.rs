@@ -28,22 +28,22 @@ impl Cqi {
     /// The highest quality.
     pub const HIGHEST: Self = Self(15);
 
-    /// Returns the indicator, or `None` above 15.
+    /// Return the indicator, or `None` above 15.
     pub fn new(value: u8) -> Option<Self> {
         (value <= 15).then_some(Self(value))
     }
 
-    /// Returns the nearest quality at which data can be sent.
+    /// Return the nearest quality at which data can be sent.
     pub fn nearest(value: f64) -> Self {
         Self((value.round() as u8).clamp(Self::LOWEST.0, Self::HIGHEST.0))
     }
 
-    /// Returns the value, 0 to 15.
+    /// Return the value, 0 to 15.
     pub fn get(self) -> u8 {
         self.0
     }
 
-    /// Returns the bits that a user receives in a TTI with all resource blocks: a transport block on each of two
+    /// Return the bits that a user receives in a TTI with all resource blocks: a transport block on each of two
     /// spatial layers, limited by the device's category; 0 out of range.
     pub fn bits_per_tti(self) -> u32 {
         let Some(place) = self.0.checked_sub(1) else {
@@ -53,20 +53,20 @@ impl Cqi {
         CATEGORY_3.min(2 * BLOCK_BITS[usize::from(index)])
     }
 
-    /// Returns the whole bytes of `blocks` resource blocks, in proportion to their number (the table has one column of
+    /// Return the whole bytes of `blocks` resource blocks, in proportion to their number (the table has one column of
     /// the standard's 110).
     pub fn bytes(self, blocks: u32) -> u32 {
         self.bits_per_tti() * blocks / (8 * RESOURCE_BLOCKS)
     }
 
-    /// Returns the resource blocks needed for `bytes`; `None` out of range.
+    /// Return the resource blocks needed for `bytes`; `None` out of range.
     pub fn blocks(self, bytes: u64) -> Option<u64> {
         let whole = self.whole_blocks(bytes)?;
         let bits = whole * u64::from(self.bits_per_tti());
         Some(whole + u64::from(bits < bytes * 8 * u64::from(RESOURCE_BLOCKS)))
     }
 
-    /// Returns the resource blocks that `bytes` fill completely; `None` out of range.
+    /// Return the resource blocks that `bytes` fill completely; `None` out of range.
     pub fn whole_blocks(self, bytes: u64) -> Option<u64> {
         (bytes * 8 * u64::from(RESOURCE_BLOCKS)).checked_div(self.bits_per_tti().into())
     }

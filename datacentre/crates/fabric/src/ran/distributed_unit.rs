@@ -96,7 +96,7 @@ struct Block {
 }
 
 impl DistributedUnit {
-    /// Returns a unit without packets.
+    /// Return a unit without packets.
     pub fn new(users: u32, harq: Harq) -> Self {
         Self {
             harq,
@@ -114,22 +114,22 @@ impl DistributedUnit {
         self.held == 0
     }
 
-    /// Returns the number of packets that the devices have not delivered.
+    /// Return the number of packets that the devices have not delivered.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Returns a user's packets between the unit's queue and the layer above in the device: the link layer's window.
+    /// Return a user's packets between the unit's queue and the layer above in the device: the link layer's window.
     pub fn window(&self, user: u32) -> u32 {
         self.users[user as usize].sdus.len() as u32
     }
 
-    /// Returns the block counts.
+    /// Return the block counts.
     pub fn counts(&self) -> BlockCounts {
         self.counts
     }
 
-    /// Accepts a packet of a user from the central unit.
+    /// Accept a packet of a user from the central unit.
     pub fn accept(&mut self, user: u32, sdu: Sdu) {
         let stream = &mut self.users[user as usize];
         if stream.unsent() == 0 {
@@ -144,7 +144,7 @@ impl DistributedUnit {
         self.held += 1;
     }
 
-    /// Ends the TTI before number `tti`: the devices decode its blocks, and pass the delivered packets to `deliver`.
+    /// End the TTI before number `tti`: the devices decode its blocks, and pass the delivered packets to `deliver`.
     ///
     /// chance: a uniform number from 0 to 1 per user and TTI; an attempt fails below the error probability.
     pub fn decode(
@@ -195,7 +195,7 @@ impl DistributedUnit {
         self.in_air = in_air;
     }
 
-    /// Sends the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. Users out of
+    /// Send the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. Users out of
     /// range wait.
     pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
         let mut left = RESOURCE_BLOCKS;
@@ -242,24 +242,24 @@ impl DistributedUnit {
         self.in_air.push(block);
     }
 
-    /// Returns the resource blocks of retransmissions due in TTI `tti`, at most all.
+    /// Return the resource blocks of retransmissions due in TTI `tti`, at most all.
     pub fn due(&self, tti: u64) -> u32 {
         let due = self.due.iter().take_while(|(due, _)| *due <= tti);
         let sum = due.map(|(_, it)| it.resource_blocks).sum::<u32>();
         sum.min(RESOURCE_BLOCKS)
     }
 
-    /// Returns the users with bytes to send, in order of service.
+    /// Return the users with bytes to send, in order of service.
     pub fn order(&self) -> impl Iterator<Item = u32> + '_ {
         self.order.iter().copied()
     }
 
-    /// Returns the bytes of a user that wait for a new block.
+    /// Return the bytes of a user that wait for a new block.
     pub fn unsent(&self, user: u32) -> u64 {
         self.users[user as usize].unsent()
     }
 
-    /// Serves these users first, in this order.
+    /// Serve these users first, in this order.
     pub fn prefer(&mut self, users: &[u32]) {
         self.order.retain(|user| !users.contains(user));
         for &user in users.iter().rev() {
@@ -269,7 +269,7 @@ impl DistributedUnit {
         }
     }
 
-    /// Returns the state of a user at the end of a TTI, after [`decode`](Self::decode).
+    /// Return the state of a user at the end of a TTI, after [`decode`](Self::decode).
     pub fn report(&self, user: u32) -> Report {
         let stream = &self.users[user as usize];
         let again = stream.failed + stream.again.iter().map(|it| it.end - it.start).sum::<u64>();
@@ -282,13 +282,13 @@ impl DistributedUnit {
 }
 
 impl Stream {
-    /// Returns the bytes that wait for a new block.
+    /// Return the bytes that wait for a new block.
     fn unsent(&self) -> u64 {
         let again: u64 = self.again.iter().map(|it| it.end - it.start).sum();
         again + (self.end - self.next)
     }
 
-    /// Removes at most `most` bytes for a new block: bytes of lost blocks first.
+    /// Remove at most `most` bytes for a new block: bytes of lost blocks first.
     fn cut(&mut self, most: u64) -> Range<u64> {
         if let Some(range) = self.again.front_mut() {
             let end = range.end.min(range.start + most);
@@ -304,7 +304,7 @@ impl Stream {
         cut
     }
 
-    /// Marks bytes as received by the device.
+    /// Mark bytes as received by the device.
     fn receive(&mut self, bytes: Range<u64>) {
         let first = self.sdus.partition_point(|it| it.start <= bytes.start);
         for held in self.sdus.range_mut(first.saturating_sub(1)..) {
@@ -348,7 +348,7 @@ mod tests {
         )
     }
 
-    /// Runs TTIs until the unit is empty. Returns TTI, user and number of each delivered packet.
+    /// Run TTIs until the unit is empty. Return TTI, user and number of each delivered packet.
     fn run(
         unit: &mut DistributedUnit,
         cqi: [u8; 3],

@@ -147,7 +147,7 @@ struct User {
 }
 
 impl User {
-    /// Counts bytes of the user in the subframe that begins at `now`.
+    /// Count bytes of the user in the subframe that begins at `now`.
     fn count_bytes(&mut self, bytes: u64, now: Time, scheduler: Scheduler) {
         if let Some(window) = scheduler.window() {
             let end = now + Duration::from_nanos(TTI.0 / 1000);
@@ -169,14 +169,14 @@ struct Contender {
     cqi: Cqi,
 }
 
-/// Returns a number with the order of [`f64::total_cmp`].
+/// Return a number with the order of [`f64::total_cmp`].
 fn order_key(value: f64) -> i64 {
     let bits = value.to_bits().cast_signed();
     bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 impl Ran {
-    /// Returns an idle network with a [checked](RanConfig::check) configuration. otherwise: admission if the
+    /// Return an idle network with a [checked](RanConfig::check) configuration. otherwise: admission if the
     /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
@@ -219,12 +219,12 @@ impl Ran {
         }
     }
 
-    /// Returns the configuration.
+    /// Return the configuration.
     pub fn config(&self) -> &RanConfig {
         &self.config
     }
 
-    /// Returns when [`step`](Self::step) must be called next; `None` while the network has no packets.
+    /// Return when [`step`](Self::step) must be called next; `None` while the network has no packets.
     pub fn next_event(&self) -> Option<Picos> {
         self.next.map(|phase| self.time_of(phase))
     }
@@ -237,7 +237,7 @@ impl Ran {
         })
     }
 
-    /// Opens a flow of `bytes` to a user.
+    /// Open a flow of `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
         self.buffer.open(user, flow, bytes);
         let state = &mut self.users[user as usize];
@@ -251,7 +251,7 @@ impl Ran {
         }
     }
 
-    /// Closes an open flow after the delivery of all its packets.
+    /// Close an open flow after the delivery of all its packets.
     pub fn close(&mut self, user: u32, flow: FlowId) {
         self.buffer.close(user, flow);
         let state = &mut self.users[user as usize];
@@ -261,7 +261,7 @@ impl Ran {
         }
     }
 
-    /// Offers a packet of an open flow to the central unit.
+    /// Offer a packet of an open flow to the central unit.
     pub fn offer(&mut self, now: Picos, user: u32, sdu: Sdu) -> Verdict {
         let verdict = self.buffer.offer(user, sdu);
         self.counts.offered += 1;
@@ -284,7 +284,7 @@ impl Ran {
         verdict
     }
 
-    /// Returns how many more packets a user's queue can receive up to its threshold.
+    /// Return how many more packets a user's queue can receive up to its threshold.
     pub fn room(&self, user: u32) -> u32 {
         self.buffer.room(user)
     }
@@ -297,17 +297,17 @@ impl Ran {
         Picos((TTI.0 + alpha).min(Picos::from_millis(100).0))
     }
 
-    /// Returns the packet counts.
+    /// Return the packet counts.
     pub fn counts(&self) -> PacketCounts {
         self.counts
     }
 
-    /// Returns the samples of queue lengths.
+    /// Return the samples of queue lengths.
     pub fn series(&self) -> &[Sample] {
         &self.series
     }
 
-    /// Processes the event due at `now`. Appends the packets that devices deliver.
+    /// Process the event due at `now`. Appends the packets that devices deliver.
     pub fn step(&mut self, now: Picos, delivered: &mut Vec<Delivery>) {
         let Some(phase) = self.next.filter(|&it| self.time_of(it) <= now) else {
             return;
@@ -330,7 +330,7 @@ impl Ran {
         };
     }
 
-    /// Fills the virtual subframe of a TTI in the order of the scheduler, and sends its packets to the distributed
+    /// Fill the virtual subframe of a TTI in the order of the scheduler, and send its packets to the distributed
     /// unit, which follows this order. The last packet may be cut (RLC segmentation). Its rest competes in the next
     /// subframe with its flow, or is first in that subframe.
     fn fill(&mut self, tti: u64) {
@@ -394,7 +394,7 @@ impl Ran {
         self.unit.prefer(&self.schedule);
     }
 
-    /// Gives resource blocks to unsent bytes of the distributed unit, in its order. Returns the number of remaining
+    /// Give resource blocks to unsent bytes of the distributed unit, in its order. Return the number of remaining
     /// blocks.
     fn finish_cut(&mut self, mut left: u32, tti: u64, now: Time) -> u32 {
         for number in self.unit.order() {
@@ -412,7 +412,7 @@ impl Ran {
         left
     }
 
-    /// Sends packets of a user to the distributed unit in at most `left` more resource blocks. Returns the blocks used.
+    /// Send packets of a user to the distributed unit in at most `left` more resource blocks. Return the blocks used.
     fn forward(&mut self, best: Contender, left: u32, now: Time) -> u32 {
         let Contender {
             turn: Reverse((_, flow)),
@@ -538,14 +538,14 @@ impl Ran {
         ]
     }
 
-    /// Returns the admitted bytes that have been neither dropped nor delivered.
+    /// Return the admitted bytes that have been neither dropped nor delivered.
     pub fn held_bytes(&self) -> u64 {
         let counts = &self.counts;
         counts.admitted_bytes - counts.dropped_bytes - counts.delivered_bytes
     }
 }
 
-/// Returns the virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole
+/// Return the virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole
 /// subframe of the user, which gives a lone user its whole channel, and a packet cut at the subframe's end.
 fn threshold(report: Report, cqi: Cqi, most: u32) -> u32 {
     let slack = cqi.bits_per_tti().div_ceil(8 * PACKET as u32) + 1;
@@ -565,7 +565,7 @@ mod tests {
     use super::config::PFS;
     use super::*;
 
-    /// Returns a configuration with constant channels and no block errors.
+    /// Return a configuration with constant channels and no block errors.
     fn config(cqi: &[u8], scheduler: Scheduler) -> RanConfig {
         let traces = cqi.iter().map(|&it| vec![Cqi::new(it).unwrap()]);
         RanConfig {
@@ -604,7 +604,7 @@ mod tests {
         all
     }
 
-    /// Returns the bytes delivered to each user while all queues have packets.
+    /// Return the bytes delivered to each user while all queues have packets.
     fn shares(cqi: &[u8], scheduler: Scheduler, millis: u64) -> Vec<u64> {
         let mut ran = Ran::new(config(cqi, scheduler), Admission::Infinite, 1);
         for user in 0..cqi.len() as u32 {

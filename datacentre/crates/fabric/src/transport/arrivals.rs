@@ -25,7 +25,7 @@ impl Arrivals {
         }
     }
 
-    /// Adds a packet. Returns whether it is new.
+    /// Add a packet. Return whether it is new.
     #[inline]
     pub fn insert(&mut self, packet: u32) -> bool {
         let (index, bit) = (packet as usize / 64, 1 << (packet % 64));
@@ -49,7 +49,7 @@ impl Arrivals {
         true
     }
 
-    /// Removes a packet.
+    /// Remove a packet.
     pub fn remove(&mut self, packet: u32) {
         if self.contains(packet) {
             let (index, bit) = (packet as usize / 64, 1 << (packet % 64));
@@ -62,26 +62,26 @@ impl Arrivals {
         }
     }
 
-    /// Adds all packets before this one.
+    /// Add all packets before this one.
     pub fn insert_before(&mut self, packet: u32) {
         while self.upto < packet {
             self.insert(self.upto);
         }
     }
 
-    /// Returns the number of arrived packets.
+    /// Return the number of arrived packets.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Returns the first packet that has not arrived.
+    /// Return the first packet that has not arrived.
     #[inline]
     pub fn upto(&self) -> u32 {
         self.upto
     }
 
-    /// Returns the first packet from `packet` on that has not arrived.
+    /// Return the first packet from `packet` on that has not arrived.
     #[inline]
     pub fn next_missing(&self, packet: u32) -> u32 {
         let mut index = packet / 64;

@@ -34,19 +34,19 @@ impl Access {
         }
     }
 
-    /// Returns the central unit's host.
+    /// Return the central unit's host.
     pub(super) fn host(&self) -> HostId {
         HostId(self.ran.config().host)
     }
 
-    /// Opens a flow to a user.
+    /// Open a flow to a user.
     pub(super) fn open(&mut self, net: &Fabric, id: FlowId, user: u32) {
         let bytes = net.flow(id).bytes;
         let headers = u64::from(packets(bytes)) * u64::from(HEADER);
         self.ran.open(user, id, bytes + headers);
     }
 
-    /// Offers a packet for a user to the central unit.
+    /// Offer a packet for a user to the central unit.
     pub(super) fn offer(&mut self, net: &mut Fabric, user: u32, sdu: Sdu) -> Verdict {
         let verdict = self.ran.offer(net.now(), user, sdu);
         self.arm(net);
@@ -115,12 +115,12 @@ impl Mobile {
         }
     }
 
-    /// Returns the radio access network.
+    /// Return the radio access network.
     pub fn ran(&self) -> &Ran {
         &self.access.ran
     }
 
-    /// Sends any packet of an end-to-end transport to a user's device.
+    /// Send any packet of an end-to-end transport to a user's device.
     fn send_to_device(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
         let sequence = self.packets.insert(packet);
         let sdu = Sdu {
@@ -140,7 +140,7 @@ impl Mobile {
         self.inner.on_drop(net, packet);
     }
 
-    /// Passes a data packet to a receiver in the central unit.
+    /// Pass a data packet to a receiver in the central unit.
     fn pass_to_receiver(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
         let at = self.access.host();
         let Some(state) = self.flows.get_mut(&packet.flow) else {
@@ -175,7 +175,7 @@ impl Mobile {
         }
     }
 
-    /// Closes a finished flow.
+    /// Close a finished flow.
     fn close(&mut self, net: &mut Fabric, id: FlowId) {
         if let Some(state) = self.flows.remove(&id) {
             self.access.ran.close(state.user, id);

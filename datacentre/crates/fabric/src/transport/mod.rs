@@ -37,7 +37,7 @@ pub trait Constants: Copy {
     /// Bytes above which ports mark packets, for which the transport was made.
     const MARK_ABOVE: Option<u64> = None;
 
-    /// Returns the hosts of a network.
+    /// Return the hosts of a network.
     fn hosts(self, net: &Fabric) -> Self::Hosts;
 }
 
@@ -64,27 +64,27 @@ macro_rules! transports {
         pub enum TransportConfig { $($(#[$doc])* $name($constants),)* }
 
         impl TransportConfig {
-            /// Returns each transport with its default constants.
+            /// Return each transport with its default constants.
             pub fn all() -> Vec<Self> {
                 vec![$(Self::$name(<$constants>::default()),)*]
             }
 
-            /// Returns the transport on a network.
+            /// Return the transport on a network.
             pub fn transport(&self, net: &Fabric) -> AnyTransport {
                 match self { $(Self::$name(constants) => AnyTransport::$name(constants.hosts(net)),)* }
             }
 
-            /// Returns the discipline of the ports for which it was made.
+            /// Return the discipline of the ports for which it was made.
             pub fn discipline(&self) -> Discipline {
                 match self { $(Self::$name(_) => <$constants>::PORTS,)* }
             }
 
-            /// Returns the bytes above which ports mark packets, for which it was made.
+            /// Return the bytes above which ports mark packets, for which it was made.
             pub fn mark_above(&self) -> Option<u64> {
                 match self { $(Self::$name(_) => <$constants>::MARK_ABOVE,)* }
             }
 
-            /// Returns the support of mobile users behind one of the hosts.
+            /// Return the support of mobile users behind one of the hosts.
             pub fn mobile_users(&self) -> MobileUsers {
                 match self { $(Self::$name(_) => <$constants>::MOBILE,)* }
             }
@@ -133,7 +133,7 @@ transports! {
 }
 
 impl AnyTransport {
-    /// Returns the transport with mobile users behind one of the hosts. config: a [checked](RanConfig::check) one.
+    /// Return the transport with mobile users behind one of the hosts. config: a [checked](RanConfig::check) one.
     pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, DescriptionError> {
         let lqd = config.admission == Some(Admission::Lqd);
         let users = self.mobile_users();
@@ -159,7 +159,7 @@ impl AnyTransport {
         self.ran().map_or_else(Vec::new, Ran::tables)
     }
 
-    /// Returns the radio access network, if any.
+    /// Return the radio access network, if any.
     pub fn ran(&self) -> Option<&Ran> {
         match self {
             Self::Pdcell(hosts) => hosts.ran(),
@@ -169,12 +169,12 @@ impl AnyTransport {
     }
 }
 
-/// Returns the number of packets of a flow.
+/// Return the number of packets of a flow.
 fn packets(bytes: u64) -> u32 {
     bytes.div_ceil(u64::from(FULL_PAYLOAD)) as u32
 }
 
-/// Returns the bytes on the wire of a packet of a flow: all packets except the last are full.
+/// Return the bytes on the wire of a packet of a flow: all packets except the last are full.
 fn wire_size(bytes: u64, packet: u32) -> u16 {
     let rest = bytes - u64::from(packet) * u64::from(FULL_PAYLOAD);
     rest.min(u64::from(FULL_PAYLOAD)) as u16 + HEADER

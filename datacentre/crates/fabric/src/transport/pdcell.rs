@@ -144,7 +144,7 @@ const DEADLINE: u64 = 1 << 32;
 const CREDITED: u64 = 2 << 32;
 
 impl PdcellHosts {
-    /// Returns hosts without flows.
+    /// Return hosts without flows.
     pub fn new(constants: PdcellConfig, net: &Fabric) -> Self {
         let host = |number| Host {
             packet_time: net.card_rate(HostId(number)).time(FULL_PACKET),
@@ -164,7 +164,7 @@ impl PdcellHosts {
         }
     }
 
-    /// Adds a radio access network behind one of the hosts.
+    /// Add a radio access network behind one of the hosts.
     pub(super) fn with_ran(mut self, config: RanConfig, seed: u64) -> Self {
         let groups = vec![Group::default(); config.users as usize + 1];
         self.hosts[config.host as usize].groups = groups;
@@ -172,12 +172,12 @@ impl PdcellHosts {
         self
     }
 
-    /// Returns the radio access network, if any.
+    /// Return the radio access network, if any.
     pub fn ran(&self) -> Option<&Ran> {
         self.access.as_ref().map(|access| &*access.ran)
     }
 
-    /// Adds a flow at its destination.
+    /// Add a flow at its destination.
     fn on_request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -212,7 +212,7 @@ impl PdcellHosts {
         &mut self.hosts[flow.destination.index()].groups[index]
     }
 
-    /// Expects a packet until a deadline.
+    /// Expect a packet until a deadline.
     fn await_packet(&mut self, net: &mut Fabric, id: FlowId, packet: u32, deadline: Picos) {
         if let Some(state) = self.flows.get_mut(&id) {
             state.next = state.next.max(packet + 1);
@@ -236,7 +236,7 @@ impl PdcellHosts {
         }
     }
 
-    /// Stops expecting a packet. deadline: only if it is the packet's. Returns whether the packet was expected.
+    /// Stop expecting a packet. deadline: only if it is the packet's. Return whether the packet was expected.
     fn forget(&mut self, net: &Fabric, id: FlowId, packet: u32, deadline: Option<Picos>) -> bool {
         let Some(state) = self.flows.get_mut(&id) else {
             return false;
@@ -252,7 +252,7 @@ impl PdcellHosts {
         true
     }
 
-    /// Lists a missing or refused packet for another grant.
+    /// List a missing or refused packet for another grant.
     fn list_missing(&mut self, net: &Fabric, id: FlowId, packet: u32) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -264,7 +264,7 @@ impl PdcellHosts {
         self.list(net, id);
     }
 
-    /// Updates the position of a flow among the flows that need credits.
+    /// Update the position of a flow among the flows that need credits.
     fn list(&mut self, net: &Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -285,7 +285,7 @@ impl PdcellHosts {
         }
     }
 
-    /// Arms the next turn of a destination that may have a credit to grant.
+    /// Arm the next turn of a destination that may have a credit to grant.
     fn pace(&mut self, net: &mut Fabric, at: HostId) {
         let host = &mut self.hosts[at.index()];
         if !host.turn_armed && host.groups.iter().any(|it| !it.wanting.is_empty()) {
@@ -294,7 +294,7 @@ impl PdcellHosts {
         }
     }
 
-    /// Returns the flow that gets the next credit.
+    /// Return the flow that gets the next credit.
     fn choose(&self, at: HostId) -> Option<FlowId> {
         let groups = self.hosts[at.index()].groups.iter().enumerate();
         let able = groups.filter_map(|(index, group)| {
@@ -353,7 +353,7 @@ impl PdcellHosts {
         self.pace(net, at);
     }
 
-    /// Processes the due deadlines of a destination.
+    /// Process the due deadlines of a destination.
     fn expire(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         let host = &mut self.hosts[at.index()];
@@ -441,7 +441,7 @@ impl PdcellHosts {
         self.pace(net, at);
     }
 
-    /// Counts a packet that has arrived at its end.
+    /// Count a packet that has arrived at its end.
     fn count_delivery(&mut self, net: &mut Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -600,7 +600,7 @@ mod tests {
 
     const T: u64 = 1_200_000;
 
-    /// Runs flows from host 1 to host 0, given as packets and perhaps a user. threshold: the user's first one.
+    /// Run flows from host 1 to host 0, given as packets and perhaps a user. threshold: the user's first one.
     fn run(
         flows: &[(u32, Option<u32>)],
         threshold: u32,

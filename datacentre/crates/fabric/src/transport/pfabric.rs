@@ -87,7 +87,7 @@ struct State {
 }
 
 impl State {
-    /// Sends packets within the window.
+    /// Send packets within the window.
     fn send(&mut self, net: &mut Fabric, id: FlowId) {
         let flow = *net.flow(id);
         let end = self.known.upto() + self.window + self.selected;
@@ -108,12 +108,12 @@ impl State {
         }
     }
 
-    /// Returns the bytes not known to have arrived, by which pFabric's ports order flows.
+    /// Return the bytes not known to have arrived, by which pFabric's ports order flows.
     fn remaining(&self, bytes: u64) -> u64 {
         bytes.saturating_sub(u64::from(self.known.upto() + self.selected) * u64::from(FULL_PAYLOAD))
     }
 
-    /// Requests a wake-up. The timer only moves to later times: one wake-up at a time suffices.
+    /// Request a wake-up. The timer only moves to later times: one wake-up at a time suffices.
     fn arm(&self, net: &mut Fabric, id: FlowId) {
         net.wake(self.due, u64::from(id.0));
     }

@@ -38,7 +38,7 @@ pub struct PhostConfig {
 }
 
 impl PhostConfig {
-    /// Returns the free tokens of a flow of `packets` packets.
+    /// Return the free tokens of a flow of `packets` packets.
     fn free(&self, packets: u32) -> u32 {
         if packets <= self.free_tokens {
             packets
@@ -162,7 +162,7 @@ struct State {
 }
 
 impl PhostHosts {
-    /// Returns hosts without flows.
+    /// Return hosts without flows.
     pub fn new(mut constants: PhostConfig, net: &Fabric) -> Self {
         constants.unanswered = constants.unanswered.max(1);
         constants.repeat_request = constants.repeat_request.max(1.0);
@@ -196,7 +196,7 @@ impl PhostHosts {
         }
     }
 
-    /// Adds a flow at its destination.
+    /// Add a flow at its destination.
     fn add_flow(&mut self, net: &mut Fabric, at: HostId, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id).filter(|state| !state.requested) else {
             return;
@@ -368,7 +368,7 @@ impl State {
         }
     }
 
-    /// Returns the next missing packet after the last token's packet, cyclically.
+    /// Return the next missing packet after the last token's packet, cyclically.
     fn next_packet(&self) -> u32 {
         let next = self.arrived.next_missing(self.last_packet.wrapping_add(1));
         if next < self.packets {

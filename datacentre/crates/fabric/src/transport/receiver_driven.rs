@@ -25,7 +25,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Sends the first request.
+    /// Send the first request.
     pub fn new(net: &mut Fabric, id: FlowId, patience: Picos, longest: Picos) -> Self {
         let request = Self {
             heard: net.now(),
@@ -46,7 +46,7 @@ impl Request {
         net.wake(net.now() + self.patience, REPEAT | u64::from(id.0));
     }
 
-    /// Processes a wake-up: repeats the request if no answer came within `patience`.
+    /// Process a wake-up: repeats the request if no answer came within `patience`.
     pub fn wake(&mut self, net: &mut Fabric, id: FlowId) {
         let due = self.heard + self.patience;
         if due > net.now() {
@@ -58,14 +58,14 @@ impl Request {
     }
 }
 
-/// Sends the acknowledgement of a complete flow.
+/// Send the acknowledgement of a complete flow.
 pub(super) fn acknowledge(net: &mut Fabric, id: FlowId) {
     let flow = *net.flow(id);
     let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
     net.send(flow.destination, packet);
 }
 
-/// Returns the rank of data by its flow's packets: flows of at most `short_flow` are first; 0 for one rank.
+/// Return the rank of data by its flow's packets: flows of at most `short_flow` are first; 0 for one rank.
 pub(super) fn rank(packets: u32, short_flow: u32) -> u8 {
     1 + u8::from(short_flow > 0 && packets > short_flow)
 }

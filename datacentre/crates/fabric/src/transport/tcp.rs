@@ -107,7 +107,7 @@ impl TcpHosts {
         }
     }
 
-    /// Sends the pending segments of one end (0: the source) as far as its card has room; the others wait for the card.
+    /// Send the pending segments of one end (0: the source) as far as its card has room; the others wait for the card.
     fn transmit(&mut self, net: &mut Fabric, id: FlowId, end: usize) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -129,7 +129,7 @@ impl TcpHosts {
         }
     }
 
-    /// Returns the next packet of one end.
+    /// Return the next packet of one end.
     fn next(&mut self, net: &Fabric, id: FlowId, end: usize) -> Option<Packet> {
         let state = self.flows.get_mut(&id)?;
         let segment = state.sockets[end].transmit(time(net))?;
@@ -144,7 +144,7 @@ impl TcpHosts {
         })
     }
 
-    /// Requests a wake-up at the next timer, unless an earlier one is pending.
+    /// Request a wake-up at the next timer, unless an earlier one is pending.
     fn arm(&mut self, net: &mut Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -241,7 +241,7 @@ impl Transport for TcpHosts {
     }
 }
 
-/// Returns the time on the sockets' clock, rounded up.
+/// Return the time on the sockets' clock, rounded up.
 fn time(net: &Fabric) -> Time {
     Time::from_nanos(net.now().0.div_ceil(1_000))
 }
