@@ -38,7 +38,7 @@ SHOWN = [
         "A run: where the time goes",
         [_RUN, 'cellbed report "$OUT"/runs/* --figures "$OUT/run"'],
         {
-            "run/edge-latency.svg": "Latency of each transfer over time, above the link's capacity and queue",
+            "run/edge-latency.svg": "Distribution of the latency of transfers, with percentiles and their intervals",
             "run/edge-parts.svg": "Parts of the latency of a transfer, by node and direction",
             "run/link-mobile-0.svg": "Capacity, use, queue and drops of both directions of a 5G link over time",
         },
@@ -162,13 +162,31 @@ def main() -> None:
     for file in (file for _, _, figures in SHOWN for file in figures):
         (PAGES / "docs/figures" / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(FIGURES / file, PAGES / "docs/figures" / file)
+    for name in ("site.css", "site.js"):
+        shutil.copy(ROOT / "web/docs" / name, PAGES)
     config = tomllib.loads((ROOT / "zensical.toml").read_text())
     config["project"] |= {"docs_dir": "docs", "site_dir": "site", "nav": navigation()}
     (BUILD / "zensical.toml").write_text(tomli_w.dumps(config))
     zensical = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     if subprocess.run([*zensical, "-f", BUILD / "zensical.toml"]).returncode:
         sys.exit("error: the site was not built")
+    _finish_pages()
     print(BUILD / "site" / "index.html")
+
+
+def _finish_pages() -> None:
+    """Replace the one file that pages would fetch from the network, for a search without a server, and empty headings
+    of tables, which a screen reader would announce."""
+    if not (BUILD / "web/iframe-worker.js").exists():
+        subprocess.run([sys.executable, ROOT / "scripts/fetch_assets.py", "docs"], check=True, stdout=subprocess.DEVNULL)
+    site = BUILD / "site"
+    for name in ("iframe-worker.js", "iframe-worker.LICENSE.txt"):
+        shutil.copy(BUILD / "web" / name, site / "assets/javascripts")
+    (site / "404.html").unlink()  # only works at the root of a server
+    for page in site.rglob("*.html"):
+        address = "../" * (len(page.relative_to(site).parts) - 1) + "assets/javascripts/iframe-worker.js"
+        text = page.read_text().replace("https://unpkg.com/iframe-worker/shim", address)
+        page.write_text(re.sub(r"<th([^>]*)></th>", r"<td\1></td>", text))
 
 
 if __name__ == "__main__":
