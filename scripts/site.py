@@ -19,6 +19,7 @@ from typing import Any
 
 import tomli_w
 import typer
+from library_reference import generate
 
 from cellbed.cli.main import VERBS, app
 
@@ -47,8 +48,8 @@ SHOWN = [
         "Congestion control laws beside each other",
         [_LAWS, 'cellbed sweep report "$OUT/laws/laws-virtual" --figures "$OUT/sweep"'],
         {
-            "sweep/bulk-throughput_down_mbit_s-law.svg": "Throughput under CUBIC, BBR and Copa with one and four flows",
-            "sweep/bulk-round_trip_p50_s-law.svg": "Median round trip under CUBIC, BBR and Copa with one and four flows",
+            "sweep/bulk-throughput_down_mbit_s-law.svg": "Throughput under CUBIC, BBR and Copa, one and four flows",
+            "sweep/bulk-round_trip_p50_s-law.svg": "Median round trip under CUBIC, BBR and Copa, one and four flows",
         },
     ),
     (
@@ -155,6 +156,8 @@ def main() -> None:
         target = PAGES / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
+    library = PAGES / "docs/reference/library.md"
+    library.write_text(generate(library.read_text()))
     (PAGES / COMMANDS).mkdir()
     for verb in VERBS:
         (PAGES / COMMANDS / f"{verb}.md").write_text(help_page(verb))
@@ -178,7 +181,9 @@ def _finish_pages() -> None:
     """Replace the one file that pages would fetch from the network, for a search without a server, and empty headings
     of tables, which a screen reader would announce."""
     if not (BUILD / "web/iframe-worker.js").exists():
-        subprocess.run([sys.executable, ROOT / "scripts/fetch_assets.py", "docs"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, ROOT / "scripts/fetch_assets.py", "docs"], check=True, stdout=subprocess.DEVNULL
+        )
     site = BUILD / "site"
     for name in ("iframe-worker.js", "iframe-worker.LICENSE.txt"):
         shutil.copy(BUILD / "web" / name, site / "assets/javascripts")
