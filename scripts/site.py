@@ -41,7 +41,7 @@ SHOWN = [
         {
             "run/edge-latency.svg": "Distribution of the latency of transfers, with percentiles and their intervals",
             "run/edge-parts.svg": "Parts of the latency of a transfer, by node and direction",
-            "run/link-mobile-0.svg": "Capacity, use, queue and drops of both directions of a 5G link over time",
+            "run/link-mobile-0.svg": "Latency of each request above capacity, use and queue of the link, both ways",
         },
     ),
     (
@@ -59,8 +59,8 @@ SHOWN = [
             'cellbed traces compare lte-suburban 5g-midband -o "$OUT/traces.svg"',
         ],
         {
-            "trace.svg": "Rate of the trace lte-suburban over time with its outages and distributions",
-            "traces.svg": "Distributions of rate and gaps of the traces lte-suburban and 5g-midband",
+            "trace.svg": "Rate of the trace lte-suburban over time, its outages, and distributions of the rate",
+            "traces.svg": "Rates, outages and distributions of the traces lte-suburban and 5g-midband",
         },
     ),
     (
