@@ -72,7 +72,7 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 	$(VENV)/python benches/fast_link.py
 
 docs: setup  ## the documentation as a site, build/site/index.html
-	@$(VENV)/uv pip install --quiet --no-config --system-certs --python $(VENV)/python --no-deps -r requirements/docs.txt && $(VENV)/python scripts/site.py
+	@$(VENV)/uv pip install --quiet --no-config --system-certs --python $(VENV)/python --no-deps -r requirements/docs.txt && $(VENV)/python scripts/docs_site.py
 
 recorder: export RUSTFLAGS = -C target-feature=+crt-static
 recorder:  ## the recorder as one program that needs nothing installed

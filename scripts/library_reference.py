@@ -1,4 +1,4 @@
-"""Generate the lists of docs/reference/library.md from docstrings, for the site (scripts/site.py).
+"""Generate the lists of docs/reference/library.md from docstrings, for the site (scripts/docs_site.py).
 
 A list takes the place of the text between ``<!--Section:cellbed.Name-->`` and ``<!--end-->``; the section is ``Args``
 or ``Attributes`` of the docstring (Google style), or ``Properties`` of a class.

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 def site() -> str:
     """The site's address: its folder, without a server."""
     pytest.importorskip("zensical", reason="zensical is not installed: make docs")
-    build = [sys.executable, ROOT / "scripts" / "site.py", "--keep-figures"]
+    build = [sys.executable, ROOT / "scripts" / "docs_site.py", "--keep-figures"]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return SITE.as_uri()

@@ -3,8 +3,8 @@
 Pages keep their places in the repository, so that their links work on the forge and on the site. Navigation comes from
 docs/README.md. Only the site has the pages that this program generates: the help of each verb, and the gallery.
 
-    python scripts/site.py                   # draws the gallery, about a minute
-    python scripts/site.py --keep-figures    # uses the figures of an earlier build
+    python scripts/docs_site.py                   # draws the gallery, about a minute
+    python scripts/docs_site.py --keep-figures    # uses the figures of an earlier build
 """
 
 import os
@@ -22,6 +22,7 @@ import typer
 from library_reference import generate
 
 from cellbed.cli.main import VERBS, app
+from cellbed.support.errors import CellbedError
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
@@ -86,9 +87,12 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 def help_page(verb: str) -> str:
     """Return the page of a verb: its help, and the help of its commands."""
-    root = typer.main.get_command(app)
-    command = root.resolve_command(typer.Context(root, info_name="cellbed"), [verb])[1]
     text = f"# cellbed {verb}\n\n{VERBS[verb]}\n"
+    root = typer.main.get_command(app)
+    try:
+        command = root.resolve_command(typer.Context(root, info_name="cellbed"), [verb])[1]
+    except CellbedError as error:  # of a sibling that is not installed
+        return f"{text}\n{error}\n"
     for words, each in leaves(command, (verb,)):
         if verb == "record":  # the recorder has its own parser
             shown = subprocess.run([sys.executable, "-m", "cellbed", verb, "--help"], stdout=subprocess.PIPE, text=True)
