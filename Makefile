@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV):$(PATH)
 # Set as in many containers, it has each of the hundreds of commands that the tests start compile all of cellbed anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow audit lint lint-rust lint-python bench recorder clean
+.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow audit lint lint-rust lint-python bench docs recorder clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +70,9 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 	$(VENV)/python benches/link_python.py
 	$(VENV)/python datacentre/benches/fabric_instructions.py
 	$(VENV)/python benches/fast_link.py
+
+docs: setup  ## the documentation as a site, build/site/index.html
+	@$(VENV)/uv pip install --quiet --no-config --system-certs --python $(VENV)/python --no-deps -r requirements/docs.txt && $(VENV)/python scripts/docs_site.py
 
 recorder: export RUSTFLAGS = -C target-feature=+crt-static
 recorder:  ## the recorder as one program that needs nothing installed

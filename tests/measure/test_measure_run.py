@@ -200,6 +200,19 @@ def test_the_outage_that_is_named_covers_the_time_of_the_requests() -> None:
     assert met() is None
 
 
+def test_requests_that_a_program_reports_count_from_their_begin_to_their_reply() -> None:
+    outages = [Outage("mobile-0", "endpoint-0", way, 10.0, 1.0) for way in ("uplink", "downlink")]
+    # Spans of OpenTelemetry: no stamps in the network but the first packet's entry and the last one's departure.
+    reported = {"sent_ns": None, "uplink_entered_ns": 9 * 10**9, "intended_ns": 9 * 10**9, "intended_s": 9.0}
+
+    def met(reply_s: float) -> UnderWay | None:
+        reply = {"reply_ns": int(reply_s * 1e9), "downlink_left_ns": int(reply_s * 1e9)}
+        return under_way(pl.DataFrame(reported | reply | {"endpoint": "endpoint-0"}), outages)
+
+    assert met(9.5) is None
+    assert met(11.5) == UnderWay(1, 1, "uplink", 10.0, 1.0)
+
+
 def test_waiting_for_the_receivers_window_is_the_receivers_and_a_slow_program_the_endpoints(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, outages=((3, 2),))

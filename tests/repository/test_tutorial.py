@@ -1,4 +1,4 @@
-"""The tutorial's commands, extracted from its page, produce its figure."""
+"""The commands of the tutorials, extracted from their pages, do what the pages state."""
 
 import os
 import re
@@ -15,23 +15,23 @@ from in_process import cellbed
 from sweep_results import fill
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "tutorial" / "figure.md"
+TUTORIALS = ROOT / "docs" / "tutorial"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def steps() -> list[tuple[str | None, str]]:
-    """The page's blocks in order: the name of a file and its content, or None and commands."""
-    page = PAGE.read_text()
+def steps(name: str) -> list[tuple[str | None, str]]:
+    """The blocks of a tutorial in order: the name of a file and its content, or None and commands."""
+    page = (TUTORIALS / f"{name}.md").read_text()
     found: list[tuple[str | None, str]] = []
     end = 0
     for block in BLOCK.finditer(page):
         kind, text = block.groups()
-        assert kind in ("", "toml")
-        name = None
-        if kind == "toml":
+        file = None
+        if kind not in ("", "text"):
             # The last name in the sentence before the file.
-            name = re.findall(r"save this .*?`(\S+)`", page[end : block.start()], re.IGNORECASE)[-1]
-        found.append((name, text))
+            file = re.findall(r"(?:save this|client) .*?`(\S+)`", page[end : block.start()], re.IGNORECASE)[-1]
+        if kind != "text":  # an output
+            found.append((file, text))
         end = block.end()
     return found
 
@@ -46,7 +46,7 @@ def test_the_quick_commands_of_the_tutorial(tmp_path: Path) -> None:
     """Runs are only checked, and results of the sweep are made by code; everything else is the page's."""
     ran = []
     folder = tmp_path / "sweeps" / "distance-and-load"
-    for name, text in steps():
+    for name, text in steps("figure"):
         if name is not None:
             (tmp_path / name).write_text(text)
             continue
@@ -87,7 +87,7 @@ def test_the_tutorial_to_the_letter(tmp_path: Path) -> None:
     if subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, check=False).returncode:
         pytest.skip("this is not a clone")
     script = ["set -euo pipefail"]
-    for name, text in steps():
+    for name, text in steps("figure"):
         if name is not None:
             script += [f"cat > {name} <<'END_OF_FILE'", text + "END_OF_FILE"]
         else:
@@ -107,3 +107,32 @@ def test_the_tutorial_to_the_letter(tmp_path: Path) -> None:
     assert (study / "latency.svg").read_bytes().startswith(b"<?xml")
     assert len(list((study / "sweeps" / "distance-and-load" / "trials").iterdir())) == 30
     assert len(list((study / "figures").glob("*.pdf"))) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tun
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("name", "left"), [("first-run", ["walk", "narrow"]), ("telemetry", ["shop", "shop"]), ("congestion-control", [])]
+)
+def test_the_commands_of_a_tutorial_to_the_letter(name: str, left: list[str], tmp_path: Path) -> None:
+    script = ["set -euo pipefail", f'cellbed() {{ "{sys.executable}" -P -m cellbed "$@"; }}']
+    for file, text in steps(name):
+        if file is not None:
+            (tmp_path / file).write_text(text)
+        else:
+            # Packages are here already, and this machine may be offline.
+            script += [line for line in text.splitlines() if "example.org" not in line and "pip install" not in line]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script_text = "\n".join(script)
+    done = subprocess.run(
+        ["bash", "-c", script_text], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    runs = sorted((tmp_path / "runs").iterdir()) if left else []
+    assert sorted(run.name.rpartition("-")[0].rpartition("-")[0] for run in runs) == sorted(left)
+    if name == "telemetry":
+        assert "Server: query" in done.stdout
+    if name == "congestion-control":
+        trips = {law: int(trip) for law, trip in re.findall(r" (reno|cubic|gentle) +19\.0 +(\d+)", done.stdout)}
+        assert trips["gentle"] < 0.7 * min(trips["reno"], trips["cubic"])

@@ -112,7 +112,10 @@ def _crosses(direction: dict[str, Any], client: str, server: str, joins: dict[st
     return None not in (here, there) and here != there and (near == here if far == "tower" else far == there)
 
 
-_CROSSING = (("uplink", ("opening", "sent"), "uplink"), ("downlink", ("downlink_entered",), "downlink"))
+_CROSSING = (
+    ("uplink", ("opening", "sent", "uplink_entered"), "uplink"),
+    ("downlink", ("downlink_entered",), "downlink"),
+)
 """Per way: the stamps, the first of which is the earliest entry to the link of a request (or its connection) or its
 reply; and the prefix of the packets' stamps."""
 
@@ -135,8 +138,8 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
         along = 0.0
         for way, begin, prefix in _CROSSING:
             end = f"{prefix}_left" if way == outage.way else f"{prefix}_completed"
-            low = np.maximum(_moments(requests, *begin), outage.begin_s)
-            high = np.minimum(_moments(requests, end), outage.end_s)
+            low = np.maximum(_moments(requests, *begin, otherwise="uplink_entered"), outage.begin_s)
+            high = np.minimum(_moments(requests, end, otherwise="downlink_left"), outage.end_s)
             span = np.where(crosses, np.clip(high - low, 0, None), 0.0)
             covered += span
             along += span.sum() if way == outage.way else 0.0
@@ -150,9 +153,9 @@ def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:
     return UnderWay(int(anywhere.sum()), met[most][2], *most)
 
 
-def _moments(requests: pl.DataFrame, *stamps: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _moments(requests: pl.DataFrame, *stamps: str, otherwise: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the first existing of these stamps for each request, in seconds since the start of the schedule; infinite
-    without one."""
-    known = [f"{stamp}_ns" for stamp in stamps if f"{stamp}_ns" in requests.columns]
+    without one. otherwise: the stamp in a table with none of them, such as of the requests that programs report."""
+    known = [f"{stamp}_ns" for stamp in stamps if f"{stamp}_ns" in requests.columns] or [f"{otherwise}_ns"]
     since = (pl.coalesce(known) - pl.col("intended_ns")) / 1e9
     return requests.select((pl.col("intended_s") + since).fill_null(float("inf"))).to_series().to_numpy()
