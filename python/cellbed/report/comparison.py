@@ -1,5 +1,6 @@
 """A comparison of runs as a self-contained page, or its figures as a file."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -7,12 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import cells, connections, figures, formats, html, plot
+from cellbed.report.head import Head
 from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
-    from cellbed.measure.comparison import Comparison
+    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference, SettingDifference
 
 ENDINGS = (".html", ".svg", ".pdf")
+_MOST_TILES, _MOST_ANSWERS, _MOST_RUNS = 4, 8, 3
 
 
 def check(path: Path) -> None:
@@ -31,34 +34,36 @@ def write(comparison: "Comparison", path: Path) -> None:
         content = _page(comparison).encode()
     else:
         ending: Literal["svg", "pdf"] = "svg" if path.suffix == ".svg" else "pdf"
-        drawings = [each for found in _drawings(comparison).values() for each in found]
+        found = [figures.draw_comparison(each, comparison.names, comparison.groups) for each in comparison.applications]
+        drawings = [
+            each
+            for latency, parts in found
+            for each in (latency, parts.drawing() if parts else None)
+            if each is not None
+        ]
         if not drawings:
             raise MeasureError(f"--out {path}: these runs share no application with a reply: there is nothing to draw")
         content = plot.draw_file(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
     replace(path, content)
 
 
-def _drawings(comparison: "Comparison") -> "dict[str, list[plot.Drawing]]":
-    """Return the figures by application."""
-    return {
-        each.name: figures.draw_comparison(each, comparison.names, comparison.groups)
-        for each in comparison.applications
-    }
-
-
 def _page(comparison: "Comparison") -> str:
-    drawings = {
-        name: [plot.element("comparison", partial(figures.together, [each])) for each in found]
-        for name, found in _drawings(comparison).items()
-    }
+    drawings = {}
+    for each in comparison.applications:
+        latency, parts = figures.draw_comparison(each, comparison.names, comparison.groups)
+        drawings[each.name] = [
+            *([plot.element(f"Latency of {each.name}", partial(figures.together, [latency]))] if latency else []),
+            *([parts.element(f"Parts of the latency of {each.name}")] if parts else []),
+        ]
     return html.fill_template(
         "comparison.html",
+        _head(comparison),
         comparison=comparison,
         cells=list(cells.compare(comparison.summaries)),
         connections=connections,
         figures=drawings,
         settings={
-            each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.scenario_names)]
+            each.name: [(formats.scenario_names(rows[0]), rows) for rows in _settings(each)]
             for each in comparison.applications
         },
         difference=formats.format_difference,
@@ -68,3 +73,64 @@ def _page(comparison: "Comparison") -> str:
         places=PLACES,
         shades={each.name: plot.shades(each.spans) for each in comparison.applications},
     )
+
+
+def _head(comparison: "Comparison") -> Head:
+    first, *others = comparison.names
+    broken = any(each.disturbances or each.failure or each.status == "failed" for each in comparison.summaries)
+    reasons = [
+        f"{name}: {formats.outcome(each.status, bool(each.disturbances), each.predicted, each.failure)}"
+        for name, each in zip(comparison.names, comparison.summaries, strict=True)
+    ]
+    tiles = [
+        (
+            f"{label[:1].upper()}{label[1:]} latency",
+            " → ".join(formats.duration(at.value) for at in row),
+            f"{app.name}: {' → '.join(comparison.names)}",
+        )
+        for app in comparison.applications
+        for label, row in app.percentiles()
+        if len(row) <= _MOST_RUNS and all(at.value is not None for at in row)
+    ]
+    answers = [
+        f"{app.name}: {title}: {'; '.join(words)}."
+        for app in comparison.applications
+        for title, rows in _differences(app, comparison.names)
+        if (words := [_in_words(each) for each in rows if each.value is not None])
+    ]
+    return Head(
+        title=f"{', '.join(others)} compared with {first}",
+        kind="comparison of runs",
+        asked=[f"What differs between {' and '.join(comparison.names)}."],
+        tiles=tiles[:_MOST_TILES],
+        answers=answers[:_MOST_ANSWERS],
+        trust="no" if broken else "with care" if comparison.warnings else "yes",
+        reasons=reasons,
+        doubts=comparison.warnings,
+        next=[
+            (
+                "Compare settings by several runs of each, of the same seeds",
+                f"cellbed compare {' '.join(comparison.names)} MORE",
+            )
+        ],
+    )
+
+
+def _differences(
+    app: "ApplicationComparison", names: list[str]
+) -> "Iterator[tuple[str, Sequence[Difference | SettingDifference]]]":
+    """Yield the differences of an application, of each run and then of each scenario."""
+    for name in names[1:]:
+        yield f"{name} minus {names[0]}", [each for each in app.differences if each.run == name]
+    for rows in _settings(app):
+        yield formats.scenario_names(rows[0]), rows
+
+
+def _settings(app: "ApplicationComparison") -> "list[list[SettingDifference]]":
+    return [list(rows) for _, rows in groupby(app.settings, key=formats.scenario_names)]
+
+
+def _in_words(each: "Difference | SettingDifference") -> str:
+    value, *more = formats.format_difference(each, each.note)
+    known = [words for words in more if words not in ("", formats.NOTHING)]
+    return f"{each.label} {value}" + (f" ({', '.join(known)})" if known else "")
