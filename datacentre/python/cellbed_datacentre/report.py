@@ -80,39 +80,34 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _head(summary: Mapping[str, Any]) -> Head:
-    transport, shape, flows, *rest = facts(summary)
-    column, words = (
-        ("slowdown", ratio)
-        if summary["by_size"][0]["slowdown_mean"]["value"] is not None
-        else ("fct_s", formats.duration)
-    )
-    tiles = [
-        (
-            f"{row['size']}: mean {_NAMES[column]}",
-            words(row[f"{column}_mean"]["value"]),
-            f"P99 {words(row[f'{column}_p99']['value'])}, {formats.number(row['count'])} flows"
-            if row[f"{column}_p99"]["value"] is not None
-            else f"{formats.number(row['count'])} flows",
-        )
-        for row in summary["by_size"]
-        if row["count"] and row[f"{column}_mean"]["value"] is not None
-    ]
+    transport, shape, *rest = facts(summary)
+    slow = summary["by_size"][0]["slowdown_mean"]["value"] is not None
+    column, words = ("slowdown", ratio) if slow else ("fct_s", formats.duration)
+    tiles = []
+    for row in summary["by_size"]:
+        mean, p99 = (row[f"{column}_{statistic}"]["value"] for statistic in ("mean", "p99"))
+        if mean is not None:
+            below = [f"P99 {words(p99)}"] if p99 is not None else []
+            name = f"{row['size'].capitalize()}: mean {_NAMES[column]}"
+            tiles.append((name, words(mean), ", ".join([*below, f"{formats.number(row['count'])} flows"])))
     one = len(summary["seeds"]) == 1
     return Head(
         title=summary["name"],
         kind="simulation",
-        asked=[f"How long flows take with {transport} on {shape}.", flows, *rest],
+        asked=[f"How long flows take with {transport} on {shape}.", *rest],
         tiles=tiles,
         answers=[describe_ports(summary)],
         trust="with care" if one or summary["unfinished"] else "yes",
         reasons=[
             "simulated in virtual time",
-            "one seed, so without intervals" if one else f"intervals over {len(summary['seeds'])} seeds",
+            "one seed, so without intervals" if one else f"{len(summary['seeds'])} seeds",
         ],
         doubts=[describe_unfinished(summary)] if summary["unfinished"] else [],
         next=[
-            *([("Add seeds for intervals", "")] if one else []),
-            ("Vary a key of the file in a sweep", "cellbed sweep run SWEEP.toml"),
+            (
+                "Add seeds for intervals" if one else "Vary a key of the file",
+                "" if one else "cellbed sweep run SWEEP.toml",
+            )
         ],
     )
 

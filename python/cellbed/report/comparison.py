@@ -1,10 +1,9 @@
 """A comparison of runs as a self-contained page, or its figures as a file."""
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import cells, connections, figures, formats, html, plot
@@ -12,7 +11,7 @@ from cellbed.report.head import Head
 from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
-    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference, SettingDifference
+    from cellbed.measure.comparison import Comparison
 
 ENDINGS = (".html", ".svg", ".pdf")
 _MOST_TILES, _MOST_ANSWERS, _MOST_RUNS = 4, 8, 3
@@ -63,7 +62,7 @@ def _page(comparison: "Comparison") -> str:
         connections=connections,
         figures=drawings,
         settings={
-            each.name: [(formats.scenario_names(rows[0]), rows) for rows in _settings(each)]
+            each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.scenario_names)]
             for each in comparison.applications
         },
         difference=formats.format_difference,
@@ -77,6 +76,7 @@ def _page(comparison: "Comparison") -> str:
 
 def _head(comparison: "Comparison") -> Head:
     first, *others = comparison.names
+    runs = " ".join(comparison.names)
     broken = any(each.disturbances or each.failure or each.status == "failed" for each in comparison.summaries)
     reasons = [
         f"{name}: {formats.outcome(each.status, bool(each.disturbances), each.predicted, each.failure)}"
@@ -95,7 +95,7 @@ def _head(comparison: "Comparison") -> Head:
     answers = [
         f"{app.name}: {title}: {'; '.join(words)}."
         for app in comparison.applications
-        for title, rows in _differences(app, comparison.names)
+        for title, rows in groupby(app.settings or app.differences, key=partial(_title, first))
         if (words := [_in_words(each) for each in rows if each.value is not None])
     ]
     return Head(
@@ -107,30 +107,15 @@ def _head(comparison: "Comparison") -> Head:
         trust="no" if broken else "with care" if comparison.warnings else "yes",
         reasons=reasons,
         doubts=comparison.warnings,
-        next=[
-            (
-                "Compare settings by several runs of each, of the same seeds",
-                f"cellbed compare {' '.join(comparison.names)} MORE",
-            )
-        ],
+        next=[("Compare settings by several runs of each, of the same seeds", f"cellbed compare {runs} MORE")],
     )
 
 
-def _differences(
-    app: "ApplicationComparison", names: list[str]
-) -> "Iterator[tuple[str, Sequence[Difference | SettingDifference]]]":
-    """Yield the differences of an application, of each run and then of each scenario."""
-    for name in names[1:]:
-        yield f"{name} minus {names[0]}", [each for each in app.differences if each.run == name]
-    for rows in _settings(app):
-        yield formats.scenario_names(rows[0]), rows
+def _title(first: str, each: Any) -> str:
+    return f"{each.run} minus {first}" if hasattr(each, "run") else formats.scenario_names(each)
 
 
-def _settings(app: "ApplicationComparison") -> "list[list[SettingDifference]]":
-    return [list(rows) for _, rows in groupby(app.settings, key=formats.scenario_names)]
-
-
-def _in_words(each: "Difference | SettingDifference") -> str:
+def _in_words(each: Any) -> str:
     value, *more = formats.format_difference(each, each.note)
     known = [words for words in more if words not in ("", formats.NOTHING)]
     return f"{each.label} {value}" + (f" ({', '.join(known)})" if known else "")

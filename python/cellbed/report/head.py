@@ -12,6 +12,7 @@ from cellbed.runformat.spans import PLACES, Span
 
 if TYPE_CHECKING:
     from cellbed.measure.summary import ApplicationSummary, Summary
+    from cellbed.measure.verdicts import Verdict
     from cellbed.runformat.description import Description
 
 Trust = Literal["yes", "with care", "no"]
@@ -49,21 +50,12 @@ def of_run(folder: Path, description: Mapping[str, Any], described: Sequence[Des
     asked += f" over {traces}" if traces else ""
     asked += f", while {' and '.join(moves)}" if moves else ""
     asked += f", for {formats.duration(summary.duration_s)}."
-    answers = [_expectations(summary)] if summary.expectations else []
+    answers = expectations(summary.expectations)
     for application, each in zip(summary.applications, described, strict=True):
         name = f"{application.name}: " if len(summary.applications) > 1 else ""
         answers += [name + text for text in _answers(application, each.spans, summary)]
-    return Head(
-        summary.name,
-        "run report",
-        [asked],
-        (),
-        answers,
-        trust,
-        reasons,
-        (),
-        list(_next(folder.resolve().name, summary)),
-    )
+    steps = list(_next(folder.resolve().name, summary))
+    return Head(summary.name, "run report", [asked], (), answers, trust, reasons, (), steps)
 
 
 def _trust(description: Mapping[str, Any], summary: Summary) -> tuple[Trust, list[str]]:
@@ -85,15 +77,11 @@ def _trust(description: Mapping[str, Any], summary: Summary) -> tuple[Trust, lis
     return "with care" if doubt or "not reached" in states else "yes", reasons
 
 
-def _expectations(summary: Summary) -> str:
-    unmet = [each for each in summary.expectations if not each.met]
-    total = len(summary.expectations)
-    text = f"{total - len(unmet)} of {total} expectations met"
-    return (
-        f"{text}; not met: {', '.join(f'{each.app} {each.name} {each.limit}' for each in unmet)}."
-        if unmet
-        else f"{text}."
-    )
+def expectations(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the number of expectations met in a sentence, and which are not; empty without expectations."""
+    unmet = [f"{each.app} {each.name} {each.limit}" for each in verdicts if not each.met]
+    text = f"{len(verdicts) - len(unmet)} of {len(verdicts)} expectations met"
+    return [f"{text}{'; not met: ' if unmet else ''}{', '.join(dict.fromkeys(unmet))}."] if verdicts else []
 
 
 def _answers(application: ApplicationSummary, spans: Sequence[Span], summary: Summary) -> Iterator[str]:
@@ -108,9 +96,7 @@ def _answers(application: ApplicationSummary, spans: Sequence[Span], summary: Su
             for span in largest
             if each.latency
         ]
-        yield " ".join(
-            filter(None, [f"Around the {label}, most time passes in {' and '.join(words)}.", origin.cause(each)])
-        )
+        yield f"Around the {label}, most time passes in {' and '.join(words)}. {origin.cause(each) or ''}".rstrip()
     if not application.requests.total:
         for peer in summary.connections:
             if peer.app == application.name:
@@ -135,8 +121,5 @@ def _next(folder: str, summary: Summary) -> Iterator[tuple[str, str]]:
     }
     for label, note in refused.items():
         yield f"Run longer for a {label}: {note}", ""
-    yield (
-        "Repeat it with other seeds, since its intervals cover chance within this run alone",
-        "cellbed sweep run SWEEP.toml",
-    )
+    yield "Repeat it with other seeds: its intervals cover chance within this run alone", "cellbed sweep run SWEEP.toml"
     yield "Compare it with another run", f"cellbed compare {folder} OTHER --out comparison.html"

@@ -17,7 +17,7 @@ from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.report import factor_figures, figures, formats, html, plot
 from cellbed.report.figures import Ending
-from cellbed.report.head import Head
+from cellbed.report.head import Head, expectations
 from cellbed.report.html import AssetError
 from cellbed.report.plot import Drawing
 from cellbed.support.errors import CellbedError
@@ -228,39 +228,27 @@ class SweepReport:
         names = list(dict.fromkeys(formats.measure_name(each) for each in self.measures))
         factors = [f"{each.name} ({len(each.levels)} levels)" for each in self.study.factors]
         asked = f"The effect of {' and '.join(factors) or 'chance'} on {'; '.join(names)}."
-        trials = sum(content["trials"].values())
-        reasons = [f"{content['trials'].get('complete', 0)} of {trials} trials complete"]
+        trials, few = content["trials"], content["repetitions"] < _FEWEST
+        reasons = [f"{trials.get('complete', 0)} of {sum(trials.values())} trials complete"]
         reasons += ["predicted in virtual time"] if self.predicted else []
-        few = content["repetitions"] < _FEWEST
         reasons += [f"{content['repetitions']} repetitions, too few for intervals"] if few else []
-        unmet = sum(not each.met for each in self.expectations)
-        met = f"{len(self.expectations) - unmet} of {len(self.expectations)} expectations met."
         treated = describe_treatment(content) if content["unusual"] else ""
         measured = [each for app in content["applications"] for each in app["measures"]]
-        short = [each for each in measured if any(row["more"] for row in each["points"])]
-        more = [
-            f"{formats.measure_name(each['measure'])}: {describe_repetitions(each, self.study.half_width)}"
-            for each in short
-        ]
+        short = next((each for each in measured if any(row["more"] for row in each["points"])), None)
+        more = describe_repetitions(short, self.study.half_width) if short else ""
+        effects = [line for app in content["applications"] for line in _effects_in_words(app)]
+        steps = [(f"Add repetitions of {formats.measure_name(short['measure'])} {more}", "")] if short else []
+        command = f"cellbed sweep report {self.folder.name} --figures figures --format pdf"
         return Head(
             title=self.name,
             kind="sweep",
             asked=[asked, summary(content)],
             tiles=[tile for app in content["applications"][:1] for tile in _tiles(app)],
-            answers=([met] if self.expectations else [])
-            + [line for app in content["applications"] for line in _effects_in_words(app)],
-            trust="with care"
-            if content["unusual"] or few or self.predicted or "missing" in content["trials"]
-            else "yes",
+            answers=[*expectations(self.expectations), *effects],
+            trust="with care" if treated or few or self.predicted or "missing" in trials else "yes",
             reasons=reasons,
             doubts=[f"{treated} They are red among the runs of each point, and listed at the end."] if treated else [],
-            next=[
-                *([(f"Add repetitions for narrower intervals: {more[0]}", "")] if more else []),
-                (
-                    "Write its figures for a paper",
-                    f"cellbed sweep report {self.folder.name} --figures figures --format pdf",
-                ),
-            ],
+            next=[*steps, ("Write its figures for a paper", command)],
         )
 
     def _points(self, app: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -321,18 +309,16 @@ def _effects_in_words(app: Mapping[str, Any]) -> list[str]:
     for each in app["measures"]:
         name = formats.measure_name(each["measure"])
         for factor in dict.fromkeys(row["factor"] for row in each["effects"] if not each["constant"]):
-            rows = [row for row in each["effects"] if row["factor"] == factor and row["distinct"] and not row["note"]]
-            if not rows:
+            judged = [row for row in each["effects"] if row["factor"] == factor and not row["note"]]
+            rows = [row for row in judged if row["distinct"]]
+            if judged and not rows:
                 without.append(f"{factor} on {name}")
-                continue
-            row = max(rows, key=lambda row: abs(row["difference"]))
-            change = formats.measure_difference(each["measure"], row["difference"], each["unit"])
-            bounds = _interval(each, row, True)
-            lines.append(f"{name}: {change} ({bounds}) with {factor} {row['level']} in place of {row['first']}.")
-    more = len(lines) - _MOST_ANSWERS
-    lines = [*lines[:_MOST_ANSWERS], *([f"{more} more effects are below."] if more > 0 else [])]
-    lines = [f"{app['name']}: {line}" for line in lines]
-    return lines + ([f"{app['name']}: no clear effect of {'; '.join(without[:_MOST_ANSWERS])}."] if without else [])
+            for row in sorted(rows, key=lambda row: -abs(row["difference"]))[:1]:
+                change = formats.measure_difference(each["measure"], row["difference"], each["unit"])
+                bounds = _interval(each, row, True)
+                lines.append(f"{name}: {change} ({bounds}) with {factor} {row['level']} in place of {row['first']}.")
+    lines = lines[:_MOST_ANSWERS] + ([f"no clear effect of {'; '.join(without[:_MOST_ANSWERS])}."] if without else [])
+    return [f"{app['name']}: {line}" for line in lines]
 
 
 def p_value(p: float | None) -> str:

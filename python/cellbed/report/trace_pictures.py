@@ -471,7 +471,7 @@ def _page(picture: Picture) -> str:
     from cellbed.report import html
     from cellbed.report.head import Head
 
-    names, several = picture.title.split(" · "), not picture.about
+    names, several, synthetic = picture.title.split(" · "), not picture.about, picture.about.startswith("synthetic")
     tables = list(picture.tables.values())
     rows = [row for each in tables for row in each[1:] if row[0] in _KEY_FIGURES]
     tiles = [
@@ -486,12 +486,8 @@ def _page(picture: Picture) -> str:
         asked=[f"How {' and '.join(names)} differ." if several else f"How this network behaves: {picture.about}."],
         tiles=tiles,
         answers=[f"{panel.title}: {panel.note}." for panel in picture.panels if panel.note and panel.end is not None],
-        trust="with care" if picture.about.startswith("synthetic") else "yes",
-        reasons=[
-            "made by a model, not recorded"
-            if picture.about.startswith("synthetic")
-            else "computed from the whole entry"
-        ],
+        trust="with care" if synthetic else "yes",
+        reasons=["made by a model, not recorded" if synthetic else "computed from the whole entry"],
         next=[
             ("Play it in a scenario", f'[links.mobile] up = "{names[0]}.up", down = "{names[0]}.down"'),
             ("Compare it with others", f"cellbed traces compare {' '.join(names)} OTHER -o comparison.html"),
