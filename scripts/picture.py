@@ -25,7 +25,7 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.goto(page_file.as_uri())
         page.wait_for_timeout(500)
-        top = page.get_by_text("Latency above the link").bounding_box()
+        top = page.get_by_text("Latency of each request").first.bounding_box()
         bottom = page.get_by_text("Downlink capacity").bounding_box()
         if top is None or bottom is None:
             sys.exit(f"{page_file}: the report has no charts of a link")

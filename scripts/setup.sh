@@ -178,7 +178,10 @@ fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
     "$venv/bin/python" scripts/fetch_assets.py "$1"
 }
 fetch report python/cellbed/report/assets/uPlot.iife.min.js
-if [ $pins = test ]; then fetch players python/cellbed/workloads/video/players/hls.min.js; fi
+if [ $pins = test ]; then
+    fetch players python/cellbed/workloads/video/players/hls.min.js
+    fetch axe web/axe/axe.min.js
+fi
 
 # An ordinary user may not open the TUN device or divide control groups everywhere; with sudo at hand, allow it now.
 if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then

@@ -145,7 +145,7 @@ def test_a_direction_is_drawn_into_what_the_name_ends_with(
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png or .svg"),
+        (["plot", "walk", "-o", "a.gif"], PictureError, "ends with .png, .svg or .html"),
         (["plot", "walk", "-o", "/nowhere/a.png"], PictureError, "/nowhere/a.png: cannot be written"),
         (["plot", "wlak"], TraceError, "did you mean 'walk'"),
         (["compare", "walk.up", "--part", "downlink"], TraceError, "has no downlink: it has only the uplink"),

@@ -138,7 +138,7 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(
     inked = page.inked()
     assert len(inked) >= 9
     assert all(inked)
-    assert page.page.locator("figure.distribution svg").first.is_visible()
+    assert page.page.locator("#distribution-0 svg").first.is_visible()
     legend = page.page.inner_text("#legend")
     assert ("Shaded: no capacity" in legend) == (name != "few requests")
     assert ("There was no outage of at least 0.3 s." in legend) == (name == "few requests")
@@ -262,7 +262,7 @@ def test_the_page_shows_what_was_wrong_with_the_run_and_what_its_data_are(browse
     assert "no limit" not in rows[4]
     assert "nothing" in rows[5]
     assert text("#traces") == "traces: 8 (synthetic), 12 (synthetic)"
-    heads = {head.split("\n")[0] for head in page.page.locator("#charts .head").all_inner_texts()}
+    heads = {head.split("\n")[0] for head in page.page.locator("#charts figcaption").all_inner_texts()}
     (uplink,) = [head for head in heads if head.startswith("Uplink capacity")]
     assert "8.up (synthetic)" in uplink
     assert "lost at random" in uplink
@@ -477,8 +477,8 @@ def test_figures_of_runs_and_comparisons_are_files_with_units_on_their_axes(brow
     shown.on("request", lambda request: said.append(request.url))
     shown.goto(page.as_uri())
     assert said == [page.as_uri()]
-    assert shown.locator("figure svg").count() == 4  # of each application the distributions and the parts
-    assert shown.locator("h2").all_inner_texts()[:2] == [
+    assert shown.locator("figure svg").count() == shown.locator("figure.bars").count() == 2  # of each application
+    assert shown.locator("h2").all_inner_texts()[2:4] == [
         "workload image classification on edge",
         "other image classification on cloud",
     ]

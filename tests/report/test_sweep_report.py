@@ -163,7 +163,7 @@ class Page:
 
     def __init__(self, path: Path) -> None:
         self.text = path.read_text()
-        self.links = [path.parent / unquote(link) for link in re.findall(r'<a href="([^"]*)"', self.text)]
+        self.links = [path.parent / unquote(link) for link in re.findall(r'<a href="([^"#]*)"', self.text)]
 
 
 def test_the_page_has_figures_points_effects_and_links(folder: Path, tmp_path: Path) -> None:

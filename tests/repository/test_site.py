@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build" / "site"
-AXE = ROOT / "build" / "web" / "axe.min.js"
+AXE = ROOT / "web" / "axe" / "axe.min.js"
 QUESTIONS = tomllib.loads(Path(__file__).with_name("questions.toml").read_text())["questions"]
 LOOKS = [(width, mode) for width in (380, 1280) for mode in ("light", "dark")]
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cellbed.extension.files import inputs
-from cellbed.extension.reports import COLOURS, Console, duration_unit, formats, html, new_console, plot, replace
+from cellbed.extension.reports import COLOURS, Console, Head, duration_unit, formats, html, new_console, plot, replace
 from cellbed_datacentre.simulation import CLASSES, by_size
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def write(folder: Path) -> None:
     summary = inputs.json_value(folder / "summary.json")
     page = html.fill_template(
         Path(__file__).with_name("simulation.html"),
+        _head(summary),
         summary=summary,
-        facts=facts(summary),
         distributions=_draw_distributions(folder, summary),
         ports=_ports(folder),
         queues=_queues(folder),
@@ -49,7 +49,6 @@ def write(folder: Path) -> None:
         shown=format_value,
         whole=lambda value: formats.number(round(value)),
         ratio=ratio,
-        unfinished=describe_unfinished,
         resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
         tables=sorted(path.name for path in folder.glob("*.parquet")),
         formats=formats,
@@ -78,6 +77,39 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, {seeds[0]} to {seeds[-1]}",
         f"{formats.number(summary['packet_hops'])} packet-hops in {formats.duration(summary['elapsed_s'])}",
     ]
+
+
+def _head(summary: Mapping[str, Any]) -> Head:
+    transport, shape, *rest = facts(summary)
+    slow = summary["by_size"][0]["slowdown_mean"]["value"] is not None
+    column, words = ("slowdown", ratio) if slow else ("fct_s", formats.duration)
+    tiles = []
+    for row in summary["by_size"]:
+        mean, p99 = (row[f"{column}_{statistic}"]["value"] for statistic in ("mean", "p99"))
+        if mean is not None:
+            below = [f"P99 {words(p99)}"] if p99 is not None else []
+            name = f"{row['size'].capitalize()}: mean {_NAMES[column]}"
+            tiles.append((name, words(mean), ", ".join([*below, f"{formats.number(row['count'])} flows"])))
+    one = len(summary["seeds"]) == 1
+    return Head(
+        title=summary["name"],
+        kind="simulation",
+        asked=[f"How long flows take with {transport} on {shape}.", *rest],
+        tiles=tiles,
+        answers=[describe_ports(summary)],
+        trust="with care" if one or summary["unfinished"] else "yes",
+        reasons=[
+            "simulated in virtual time",
+            "one seed, so without intervals" if one else f"{len(summary['seeds'])} seeds",
+        ],
+        doubts=[describe_unfinished(summary)] if summary["unfinished"] else [],
+        next=[
+            (
+                "Add seeds for intervals" if one else "Vary a key of the file",
+                "" if one else "cellbed sweep run SWEEP.toml",
+            )
+        ],
+    )
 
 
 def format_value(value: Value, words: Callable[[float], str]) -> str:
@@ -113,10 +145,15 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
         ]
         table.add_row(row["size"], formats.number(row["count"]), *figures)
     console.print(table)
+    console.print(describe_ports(summary))
+
+
+def describe_ports(summary: Mapping[str, Any]) -> str:
+    """Return a sentence on packets dropped, and on the busiest port."""
     dropped = sum(tier["dropped"]["value"] for tier in summary["ports"])
     most = max(tier["utilisation_most"]["value"] for tier in summary["ports"])
     busy = f"busiest port: {formats.share(most)} of the run"
-    console.print(f"packets dropped at ports: {formats.number(round(dropped))} a seed; {busy}")
+    return f"Packets dropped at ports: {formats.number(round(dropped))} a seed; {busy}."
 
 
 def describe_unfinished(summary: Mapping[str, Any]) -> str:
@@ -130,8 +167,8 @@ def describe_unfinished(summary: Mapping[str, Any]) -> str:
 # ---- distributions
 
 
-def _draw_distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return drawings of completion times and slowdowns by flow size, with captions."""
+def _draw_distributions(folder: Path, summary: Mapping[str, Any]) -> list[str]:
+    """Return drawings of completion times and slowdowns by flow size."""
     flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
@@ -149,7 +186,7 @@ def _draw_distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[
             low = edge
         if curves:
             caption = f"{_NAMES[column].capitalize()}: share of the finished flows of each size{over}."
-            found.append((_draw_cumulative(label, curves), caption))
+            found.append(_draw_cumulative(label, curves, caption))
     return found
 
 
@@ -161,7 +198,7 @@ def _ecdf(flows: pl.LazyFrame, column: str, factor: float = 1.0) -> Curve:
     return values[ranks - 1], ranks / max(count, 1)
 
 
-def _draw_cumulative(label: str, curves: Mapping[str, Curve]) -> str:
+def _draw_cumulative(label: str, curves: Mapping[str, Curve], caption: str) -> str:
     least = min(float(values[0]) for values, _ in curves.values())
     most = max(float(values[-1]) for values, _ in curves.values())
     least, most = (least / 1.3, most * 1.3) if most < 1.4 * least else (least / 1.03, most * 1.03)
@@ -174,7 +211,8 @@ def _draw_cumulative(label: str, curves: Mapping[str, Curve]) -> str:
         axes.set_xscale("log")
         plot.label_decades(axes.xaxis, least, most)
 
-    return plot.svg(label, (f"{label} (logarithmic)", "share of flows"), (least, most), (0, 1.02), draw)
+    labels = (f"{label} (logarithmic)", "share of flows")
+    return plot.element(label, plot.single(labels, (least, most), (0, 1.02), draw), caption)
 
 
 # ---- ports
@@ -197,7 +235,7 @@ def _ports(folder: Path) -> list[dict[str, Any]]:
     )
 
 
-def _queues(folder: Path) -> tuple[str, str] | None:
+def _queues(folder: Path) -> str | None:
     """Return a drawing of the longest queue per kind of port over time, first seed; None without samples."""
     path = folder / "queues.parquet"
     if not path.exists():
@@ -210,10 +248,10 @@ def _queues(folder: Path) -> tuple[str, str] | None:
         peaks = rows.group_by(pl.int_range(pl.len()) // step, maintain_order=True)
         drawn = peaks.agg(pl.col("time_s").first(), pl.col("most_bytes").max())
         curves[str(tier)] = (drawn["time_s"].to_numpy() * 1e3, drawn["most_bytes"].to_numpy() / 1e3)
-    return _draw_over_time("time, ms", "longest queue, kB", curves), f"Longest queue of each kind of port, seed {seed}."
+    return _draw_over_time("time, ms", "longest queue, kB", curves, f"Longest queue of each kind of port, seed {seed}.")
 
 
-def _draw_over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
+def _draw_over_time(time: str, label: str, curves: Mapping[str, Curve], caption: str) -> str:
     last = max(float(times[-1]) for times, _ in curves.values())
     most = max(float(values.max()) for _, values in curves.values())
 
@@ -221,7 +259,7 @@ def _draw_over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
         for colour, (name, (times, values)) in zip(COLOURS, curves.items(), strict=False):
             axes.step(times, values, where="post", label=name, color=colour, linewidth=1.2)
 
-    return plot.svg(label, (time, label), (0, last or 1), (0, 1.05 * most or 1), draw)
+    return plot.element(label, plot.single((time, label), (0, last or 1), (0, 1.05 * most or 1), draw), caption)
 
 
 # ---- radio cells
@@ -258,7 +296,7 @@ def _quality_rows(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _draw_buffer(samples: pl.DataFrame) -> tuple[str, str]:
+def _draw_buffer(samples: pl.DataFrame) -> str:
     """Draw the occupancy of the central unit's buffer over time, for the first seed."""
     seed = samples["seed"][0]
     of_seed = samples.filter(seed=seed)
@@ -268,4 +306,4 @@ def _draw_buffer(samples: pl.DataFrame) -> tuple[str, str]:
         for column, name in (("unit_packets", "central unit"), ("forwarded_packets", "distributed unit and devices"))
         if column in of_seed.columns
     }
-    return _draw_over_time("time, s", "packets that wait", curves), f"Packets that wait over time, seed {seed}."
+    return _draw_over_time("time, s", "packets that wait", curves, f"Packets that wait over time, seed {seed}.")

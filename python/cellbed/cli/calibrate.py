@@ -27,7 +27,7 @@ def calibrate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of trains and of a generated link.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for calibration.json and the figures.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for calibration.json, report.html and the figures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Measure how a network treats packet trains and saturation.
@@ -57,6 +57,6 @@ def calibrate(
     else:
         Console(highlight=False).print(show(name, calibration))
     if out is not None:
-        path = write(out, calibration)
+        path = write(out, name, calibration)
         if not as_json:
             print(path)

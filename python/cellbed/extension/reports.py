@@ -7,6 +7,8 @@ from cellbed.report import formats as formats
 from cellbed.report import html as html
 from cellbed.report import plot as plot
 from cellbed.report.figures import COLOURS as COLOURS
+from cellbed.report.head import Head as Head
+from cellbed.report.plot import Bars as Bars
 from cellbed.report.terminal import new_console as new_console
 from cellbed.runformat.spans import PLACES as PLACES
 from cellbed.support.console import Console as Console

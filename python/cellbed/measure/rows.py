@@ -220,6 +220,8 @@ def measures(requests: pl.DataFrame, application: Description, measured_s: float
     for name in ("p50", "p99"):
         found[f"network_{name}_s"] = _quantile(sum_of(["uplink", "downlink"]), _QUANTILES[name])
         found |= {f"{PART}{part}_{name}_s": _quantile(times, _QUANTILES[name]) for part, times in columns.items()}
+    # Only means add up to the latency.
+    found |= {f"{PART}{part}_mean_s": float(times.mean()) if len(times) else None for part, times in columns.items()}
     return found
 
 

@@ -3,16 +3,18 @@
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.report import cells, connections, figures, formats, html, plot
+from cellbed.report.head import Head
 from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Comparison
 
 ENDINGS = (".html", ".svg", ".pdf")
+_MOST_TILES, _MOST_ANSWERS, _MOST_RUNS = 4, 8, 3
 
 
 def check(path: Path) -> None:
@@ -31,28 +33,30 @@ def write(comparison: "Comparison", path: Path) -> None:
         content = _page(comparison).encode()
     else:
         ending: Literal["svg", "pdf"] = "svg" if path.suffix == ".svg" else "pdf"
-        drawings = [each for found in _drawings(comparison).values() for each in found]
+        found = [figures.draw_comparison(each, comparison.names, comparison.groups) for each in comparison.applications]
+        drawings = [
+            each
+            for latency, parts in found
+            for each in (latency, parts.drawing() if parts else None)
+            if each is not None
+        ]
         if not drawings:
             raise MeasureError(f"--out {path}: these runs share no application with a reply: there is nothing to draw")
         content = plot.draw_file(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
     replace(path, content)
 
 
-def _drawings(comparison: "Comparison") -> "dict[str, list[plot.Drawing]]":
-    """Return the figures by application."""
-    return {
-        each.name: figures.draw_comparison(each, comparison.names, comparison.groups)
-        for each in comparison.applications
-    }
-
-
 def _page(comparison: "Comparison") -> str:
-    drawings = {
-        name: [plot.element("comparison", partial(figures.together, [each])) for each in found]
-        for name, found in _drawings(comparison).items()
-    }
+    drawings = {}
+    for each in comparison.applications:
+        latency, parts = figures.draw_comparison(each, comparison.names, comparison.groups)
+        drawings[each.name] = [
+            *([plot.element(f"Latency of {each.name}", partial(figures.together, [latency]))] if latency else []),
+            *([parts.element(f"Parts of the latency of {each.name}")] if parts else []),
+        ]
     return html.fill_template(
         "comparison.html",
+        _head(comparison),
         comparison=comparison,
         cells=list(cells.compare(comparison.summaries)),
         connections=connections,
@@ -68,3 +72,50 @@ def _page(comparison: "Comparison") -> str:
         places=PLACES,
         shades={each.name: plot.shades(each.spans) for each in comparison.applications},
     )
+
+
+def _head(comparison: "Comparison") -> Head:
+    first, *others = comparison.names
+    runs = " ".join(comparison.names)
+    broken = any(each.disturbances or each.failure or each.status == "failed" for each in comparison.summaries)
+    reasons = [
+        f"{name}: {formats.outcome(each.status, bool(each.disturbances), each.predicted, each.failure)}"
+        for name, each in zip(comparison.names, comparison.summaries, strict=True)
+    ]
+    tiles = [
+        (
+            f"{label[:1].upper()}{label[1:]} latency",
+            " → ".join(formats.duration(at.value) for at in row),
+            f"{app.name}: {' → '.join(comparison.names)}",
+        )
+        for app in comparison.applications
+        for label, row in app.percentiles()
+        if len(row) <= _MOST_RUNS and all(at.value is not None for at in row)
+    ]
+    answers = [
+        f"{app.name}: {title}: {'; '.join(words)}."
+        for app in comparison.applications
+        for title, rows in groupby(app.settings or app.differences, key=partial(_title, first))
+        if (words := [_in_words(each) for each in rows if each.value is not None])
+    ]
+    return Head(
+        title=f"{', '.join(others)} compared with {first}",
+        kind="comparison of runs",
+        asked=[f"What differs between {' and '.join(comparison.names)}."],
+        tiles=tiles[:_MOST_TILES],
+        answers=answers[:_MOST_ANSWERS],
+        trust="no" if broken else "with care" if comparison.warnings else "yes",
+        reasons=reasons,
+        doubts=comparison.warnings,
+        next=[("Compare settings by several runs of each, of the same seeds", f"cellbed compare {runs} MORE")],
+    )
+
+
+def _title(first: str, each: Any) -> str:
+    return f"{each.run} minus {first}" if hasattr(each, "run") else formats.scenario_names(each)
+
+
+def _in_words(each: Any) -> str:
+    value, *more = formats.format_difference(each, each.note)
+    known = [words for words in more if words not in ("", formats.NOTHING)]
+    return f"{each.label} {value}" + (f" ({', '.join(known)})" if known else "")

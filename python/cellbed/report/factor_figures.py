@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,12 @@ import polars as pl
 
 from cellbed.measure.factors import Axis, Factor, Study, limits
 from cellbed.measure.repetitions import mean_interval, median_interval
+from cellbed.measure.rows import PART
+from cellbed.report import plot
 from cellbed.report.figures import COLOURS, DASHES
 from cellbed.report.formats import measure_axis
+from cellbed.report.plot import Bars
+from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_SERIES = len(COLOURS)
 _MOST_PANELS = 9
+_MOST_BARS = 16
 _LOGARITHMIC = 50.0
 """Minimum ratio of maximum to minimum for a logarithmic axis."""
 
@@ -188,6 +194,38 @@ def make_figures(study: Study, app: str, measure: str) -> list[FactorFigure]:
     points = study.trials.filter(app=app).unique("point").sort("point")
     figures = (_make_figure(study, points, factor, app, measure) for factor in study.factors)
     return [figure for figure in figures if figure is not None]
+
+
+def draw_parts(study: Study, app: str) -> dict[str, Bars]:
+    """Return the mean parts of the latency as stacked bars for each level, by factor; without means of parts, the mean
+    time at each place. Factors with one level or too many for bars are left out."""
+    used = study.trials.filter(pl.col("app") == app, pl.col("status").is_in(study.statuses))
+    having = [name for name in used.columns if name.endswith("_mean_s") and used[name].is_not_null().any()]
+    parts = {name: name.removeprefix(PART).removesuffix("_mean_s") for name in having if name.startswith(PART)}
+    shown = {name: (words.replace("_", " "), plot.shade(words)) for name, words in parts.items()}
+    places = {f"{place}_mean_s": (words, plot.palette(place)[1]) for place, words in PLACES.items()}
+    shown = shown or {name: each for name, each in places.items() if name in having}
+    levels = {
+        factor.name: [level for level in factor.levels if level in set(used[factor.name])] for factor in study.factors
+    }
+    return {
+        factor: _parts_by_level(used, factor, found, shown)
+        for factor, found in levels.items()
+        if shown and 2 <= len(found) <= _MOST_BARS
+    }
+
+
+def _parts_by_level(
+    used: pl.DataFrame, factor: str, levels: Sequence[str], shown: Mapping[str, tuple[str, str]]
+) -> Bars:
+    means = {row[factor]: row for row in used.group_by(factor).agg(pl.col(*shown).mean()).to_dicts()}
+    rows = {name: [(means[level][name] or 0.0) * 1e3 for level in levels] for name in shown}
+    widest = max(map(sum, zip(*rows.values(), strict=True)))
+    parts = [
+        (words if max(rows[name]) >= 0.002 * widest else "", colour, rows[name])
+        for name, (words, colour) in shown.items()
+    ]
+    return Bars([f"{factor} {level}" for level in levels], parts, "mean of the parts of a request, ms")
 
 
 def _make_figure(study: Study, points: pl.DataFrame, factor: Factor, app: str, measure: str) -> FactorFigure | None:

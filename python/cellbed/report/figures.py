@@ -13,7 +13,7 @@ import numpy as np
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
 from cellbed.report import pages, plot
 from cellbed.report.formats import duration, mark, share
-from cellbed.report.plot import Drawing
+from cellbed.report.plot import Bars, Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def run_drawings(run: Path) -> dict[str, Drawing]:
             found[f"{each.name}-measures"] = drawing
         if drawing := latency(latencies(of(requests, each.name)), each.percentiles):
             found[f"{each.name}-latency"] = drawing
-        if drawing := parts(each, application.spans):
-            found[f"{each.name}-parts"] = drawing
+        if bars := parts(each, application.spans):
+            found[f"{each.name}-parts"] = bars.drawing()
     charts = timeline(description, requests, links, nodes, seconds)
     if drawing := flows_over_time(sampled, gaps(charts), charts["span"][1]):
         found["flows"] = drawing
@@ -106,25 +106,24 @@ def select_decompositions(application: ApplicationSummary) -> list[int]:
     return sorted({having[0], having[-1]}) if having else []
 
 
-def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | None:
+def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Bars | None:
     """Return the bars of the shown decompositions; None if there are none."""
     rows = select_decompositions(application)
     columns = [(f"around the {application.percentiles[row].label}", application.decompositions[row]) for row in rows]
     return _parts(columns, spans) if columns else None
 
 
-def draw_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
+def draw_comparison(
+    application: ApplicationComparison, names: list[str], groups: list[str]
+) -> tuple[Drawing | None, Bars | None]:
     """Return the distributions and the parts of all runs. names, groups: by run; if there are several groups, each has
     a colour."""
-    found = []
+    drawing = None
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
-        found.append(
-            distribution(samples, dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)), ())
-        )
-    if columns := application.parts(names):
-        found.append(_parts(columns, application.spans))
-    return found
+        drawing = distribution(samples, dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)), ())
+    columns = application.parts(names)
+    return drawing, _parts(columns, application.spans) if columns else None
 
 
 def together(drawings: Sequence[Drawing]) -> Figure:
@@ -214,30 +213,19 @@ def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.unique(np.r_[np.linspace(1, n, _STEPS - 200).astype(int), np.arange(n - 199, n + 1)])
 
 
-def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
-    """Return decompositions as bars below each other, with the parts in the order of a request."""
-
-    def draw(figure: FigureBase) -> None:
-        axes = figure.subplots()
-        colours, rows = plot.shades(spans), range(len(columns))
-        begin = np.zeros(len(columns))
-        widest = max(each.latency or 0.0 for _, each in columns)
-        for span in spans:
-            width = np.array([max(each.parts[span.name], 0.0) * 1e3 for _, each in columns])
-            # A part too small to see needs no name.
-            seen = width.max() >= 0.002 * widest * 1e3
-            label = f"{PLACES[span.place]}: {span.label.lower()}" if seen else None
-            axes.barh(rows, width, left=begin, color=colours[span.name], label=label, edgecolor="w", lw=0.4)
-            begin += width
-        residual = np.array([max(each.residual or 0.0, 0.0) * 1e3 for _, each in columns])
-        axes.barh(rows, residual, left=begin, color="w", edgecolor=plot.MUTED, lw=0.4)
-        axes.set_yticks(rows, [f"{heading}, mean of {each.requests}" for heading, each in columns])
-        axes.invert_yaxis()
-        axes.set(xlabel="mean of the parts of these requests, ms")
-        axes.grid(visible=False, axis="y")
-        figure.legend(loc="outside lower center", ncols=3)
-
-    return Drawing(1.5 + 0.45 * len(columns) + 0.05 * len(spans), draw)
+def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Bars:
+    """Return decompositions as bars, with the parts in the order of a request."""
+    colours = plot.shades(spans)
+    widest = max(each.latency or 0.0 for _, each in columns) * 1e3
+    parts = []
+    for span in spans:
+        length = [max(each.parts[span.name], 0.0) * 1e3 for _, each in columns]
+        # A part too small to see needs no name.
+        name = f"{PLACES[span.place]}: {span.label.lower()}" if max(length) >= 0.002 * widest else ""
+        parts.append((name, colours[span.name], length))
+    parts.append(("", "#ffffff", [max(each.residual or 0.0, 0.0) * 1e3 for _, each in columns]))
+    names = [f"{' '.join(heading.split())}, mean of {each.requests}" for heading, each in columns]
+    return Bars(names, parts, "mean of the parts of these requests, ms")
 
 
 # ---- over time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
-from cellbed.report import connections, formats, origin, plot, ranking, waterfall
+from cellbed.report import connections, formats, head, origin, plot, ranking, waterfall
+from cellbed.report.head import Head
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
 from cellbed_node import inputs
@@ -35,11 +37,6 @@ class AssetError(MeasureError):
 def chart_library() -> dict[str, str]:
     """Return the text of the chart library's files by name. Raises AssetError if they are missing."""
     return {name: _asset(ASSETS / name) for name in FILES}
-
-
-def style() -> str:
-    """Return the common style of all pages."""
-    return (HERE / "page" / "page.css").read_text(encoding="utf-8")
 
 
 def embed_json(data: Any) -> str:
@@ -105,7 +102,7 @@ def render(run: Path) -> str:
                 if move.app == each.name
             ],
             "columns": figures.select_decompositions(each),
-            "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
+            "bars": bars.element(f"Parts of {each.name}") if (bars := figures.parts(each, application.spans)) else None,
             "causes": [origin.cause(at) for at in each.decompositions],
             "waterfalls": waterfall.waterfalls(of(traces, each.name), of(requests, each.name), each.decompositions),
             "shades": plot.shades(application.spans),
@@ -118,9 +115,9 @@ def render(run: Path) -> str:
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]
-    templates = environment()
-    templates.filters["peer"] = lambda number: summary.connections[number]
-    return templates.get_template("page.html").render(
+    return fill_template(
+        "page.html",
+        head.of_run(run, description, described, summary),
         run=description,
         folder=run.resolve().name,
         traces=origin.traces(description),
@@ -130,6 +127,7 @@ def render(run: Path) -> str:
         applications=applications,
         connections=list(connections.sections(described, summary.connections)),
         peers=summary.connections,
+        peers_with_parts=lambda numbers: [peer for peer in map(summary.connections.__getitem__, numbers) if peer.parts],
         peer_name=connections.name,
         connection_parts=connections.parts,
         connection_share=connections.share,
@@ -152,19 +150,24 @@ def render(run: Path) -> str:
         labels=[label(quantile) for quantile in QUANTILES],
         places=PLACES,
         segments=waterfall.SEGMENTS,
-        colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
-        | {place: plot.palette(place) for place in PLACES},
         scenario=_read_text(run / "scenario.toml"),
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
         charts=charts,
         flows=_element("Flows over time", figures.flows_over_time(sampled, figures.gaps(charts), charts["span"][1])),
         recoveries=recovered.to_dicts(),
-        data=embed_json(charts),
+        data=embed_json(charts | {"colours": _colours()}),
         library=library,
-        style=style(),
         script=(PAGE / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def _colours() -> dict[str, Any]:
+    """Return the colours of the charts over time: of text and rules, and the shades of each place."""
+    plain = {"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM, "paper": "#ffffff"}
+    return {name: plot.themed(colour) for name, colour in plain.items()} | {
+        place: [plot.themed(shade) for shade in plot.palette(place)] for place in PLACES
+    }
 
 
 def _element(title: str, drawing: Drawing | None) -> str | None:
@@ -194,13 +197,33 @@ def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, An
     return found
 
 
-def fill_template(template: str | Path, **values: Any) -> str:
-    """Return a page without a script, from the template with this name, or a sibling template at a path."""
+def fill_template(template: str | Path, head: Head, **values: Any) -> str:
+    """Return a page from the template with this name, or from a sibling's template at a path. A page that runs a script
+    has its `data`."""
     path = PAGE / template
-    return environment(path.parent).get_template(path.name).render(style=style(), **values)
+    style = (PAGE / "page.css").read_text(encoding="utf-8")
+    text = _environment(path.parent).get_template(path.name).render(head=head, style=style, **values)
+    sections = re.findall(r'<section[^>]* id="([^"]+)"[^>]*>\s*<h2>(.*?)(?: <span.*?)?</h2>', text)
+    links = " ".join(f'<a href="#{name}">{heading}</a>' for name, heading in sections if name != "summary")
+    text = _name_scrolling(text.replace("<!--sections-->", links, 1))
+    return text.replace("/* themed */", plot.dark_theme(text), 1)
 
 
-def environment(more: Path = PAGE) -> jinja2.Environment:
+def _name_scrolling(page: str) -> str:
+    """Make each part of a page that scrolls reachable by keyboard, with the heading above it as its name."""
+    heading = ""
+
+    def name(found: re.Match[str]) -> str:
+        nonlocal heading
+        if found[1] is None:
+            return f'<div class="scroll" tabindex="0" role="group" aria-label="{heading}">'
+        heading = re.sub("<[^>]+>", "", found[1]).replace('"', "&quot;")
+        return found[0]
+
+    return re.sub(r'<h[1-6][^>]*>(.*?)</h[1-6]>|<div class="scroll">', name, page, flags=re.DOTALL)
+
+
+def _environment(more: Path) -> jinja2.Environment:
     """Return the environment for page templates, with number formats as filters. more: folder of further templates."""
     import jinja2
 
@@ -212,6 +235,7 @@ def environment(more: Path = PAGE) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     made.filters |= {name: each for name, each in vars(formats).items() if isfunction(each)}
+    made.filters["themed"] = plot.themed
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     return made
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
+from cellbed.report.formats import duration
 from cellbed.runformat.spans import Place, Span
 from cellbed.support.user_folders import cache_folder
 
@@ -29,6 +33,56 @@ class Drawing:
 
     height: float
     draw: Callable[[FigureBase], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Stacked bars below each other. names: of the bars. parts: name (empty if too small to see), colour, and length in
+    each bar, ms. label: of the axis, with the unit."""
+
+    names: Sequence[str]
+    parts: Sequence[tuple[str, str, Sequence[float]]]
+    label: str
+
+    def drawing(self) -> Drawing:
+        """Return the bars as a drawing for a file."""
+        names = [name for name, _, _ in self.parts if name]
+        return Drawing(1.5 + 0.45 * len(self.names) + 0.15 * -(-len(names) // 3), self._draw)
+
+    def _draw(self, figure: FigureBase) -> None:
+        axes, begin = figure.subplots(), [0.0] * len(self.names)
+        for name, colour, length in self.parts:
+            style: Any = {"color": colour, "label": name or None, "edgecolor": "w", "lw": 0.4}
+            axes.barh(range(len(self.names)), length, left=begin, **style)
+            begin = [one + more for one, more in zip(begin, length, strict=True)]
+        axes.set_yticks(range(len(self.names)), self.names)
+        axes.set(xlabel=self.label, ylim=(len(self.names) - 0.5, -0.5))
+        axes.grid(visible=False, axis="y")
+        figure.legend(loc="outside lower center", ncols=3)
+
+    def element(self, title: str) -> str:
+        """Return the bars as an element for a page, of any width."""
+        totals = [sum(length[bar] for _, _, length in self.parts) for bar in range(len(self.names))]
+        rows = []
+        for bar, (name, total) in enumerate(zip(self.names, totals, strict=True)):
+            found = [(part, colour, length[bar]) for part, colour, length in self.parts if length[bar] > 0]
+            spoken = ", ".join(f"{part} {duration(length / 1e3)}" for part, _, length in found if part)
+            drawn = "".join(
+                f'<i style="width:{100 * length / max(*totals, 1e-9):.3f}%;background:{themed(colour)}"></i>'
+                for _, colour, length in found
+            )
+            rows.append(
+                f"<p>{escape(name)} <b>{duration(total / 1e3)}</b></p>"
+                f'<div class="track" role="img" aria-label="{escape(f"{name}: {spoken}")}">{drawn}</div>'
+            )
+        keys = "".join(
+            f'<span><i class="swatch" style="background:{themed(colour)}"></i>{escape(part)}</span> '
+            for part, colour, _ in self.parts
+            if part
+        )
+        label = escape(self.label)
+        rows.append(f'<figcaption class="note">{label.capitalize()}. {keys}</figcaption>')
+        return f'<figure class="bars" aria-label="{escape(title)}: {label}">{"".join(rows)}</figure>'
 
 
 INK = "#1d2129"
@@ -72,6 +126,11 @@ def shades(spans: Sequence[Span]) -> dict[str, str]:
         turned = (*others[first:], *others[:first])
         found.setdefault(span.name, next((each for each in turned if each not in found.values()), turned[0]))
     return found
+
+
+def shade(part: str) -> str:
+    """Return the colour of a part by its name alone."""
+    return shades([Span(part, "remote", "", "", "", "")])[part]
 
 
 def palette(place: Place) -> tuple[str, ...]:
@@ -145,16 +204,15 @@ def _matplotlib() -> Any:
     return mpl
 
 
-def svg(
-    title: str,
+def single(
     labels: tuple[str, str],
     x: tuple[float, float],
     y: tuple[float, float],
     draw: Callable[[Axes], None],
     *,
     log_y: bool = False,
-) -> str:
-    """Return a figure with one set of axes, and a legend above them, as an element for a page or a file.
+) -> Callable[[], Figure]:
+    """Return a figure with one set of axes, and a legend above them.
 
     labels: labels of the horizontal and vertical axes, with units. x, y: first and last value of each axis. draw: draws
     into the axes; labelled curves appear in the legend.
@@ -173,13 +231,68 @@ def svg(
         made.legend(loc="outside upper center", ncols=4)
         return made
 
-    return element(title, figure)
+    return figure
 
 
-def element(title: str, figure: Callable[[], Figure]) -> str:
-    """Return the result of `figure` as an element for a page."""
+def svg(title: str, figure: Callable[[], Figure]) -> str:
+    """Return the result of `figure` as the text of an SVG file, without the prologue."""
     text = draw_file("svg", figure, title).decode()
     return text[text.index("<svg") :]
+
+
+def element(title: str, figure: Callable[[], Figure], caption: str = "") -> str:
+    """Return the result of `figure` as an element for a page: its colours follow the page's theme, and its alternative
+    text consists of `title`, the axes with their units, and the names in its legends."""
+    drawn: list[Figure] = []
+
+    def draw() -> Figure:
+        drawn.append(figure())
+        return drawn[0]
+
+    text = re.sub(r"<metadata>.*?</metadata>|<title>.*?</title>", "", svg(title, draw), flags=re.DOTALL)
+    text = re.sub(r' id="[a-zA-Z.]+_\d+"', "", text)  # would occur several times on a page
+    text = re.sub(r"#[0-9a-f]{6}", lambda found: themed(found[0]), text)
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{escape(_describe(title, drawn[0]))}" ', 1)
+    below = f'<figcaption class="note">{escape(caption)}</figcaption>' if caption else ""
+    return f'<figure><div class="scroll">{text}</div>{below}</figure>'
+
+
+def _describe(title: str, figure: Figure) -> str:
+    """Return the alternative text of a figure."""
+    shared_x, shared_y = figure.get_supxlabel(), figure.get_supylabel()
+    axes = [(each.get_xlabel() or shared_x, each.get_ylabel() or shared_y) for each in figure.axes]
+    lines = dict.fromkeys(f"{y} over {x}" if x and y else x or y for x, y in axes if x or y)
+    legends = [*figure.legends, *(each.get_legend() for each in figure.axes)]
+    names = dict.fromkeys(text.get_text() for each in legends if each for text in each.get_texts())
+    shown = f"Shown: {', '.join(names)}" if names else ""
+    return ". ".join(filter(None, [title, "; ".join(lines), shown])) + "."
+
+
+def themed(colour: str) -> str:
+    """Return a colour as a style value that follows the theme of the page (:func:`dark_theme`)."""
+    return f"var(--c{colour[1:]},{colour})"
+
+
+PAPER_DARK = "#14181e"
+_DARK = {"#ffffff": PAPER_DARK, INK: "#e4e7ec", MUTED: "#a7b0bd", RULE: "#363e4a", ALARM: "#ff8a80"}
+"""Colours on dark pages that do not follow from the lightness; as in ``page.css``."""
+
+
+def dark_theme(page: str) -> str:
+    """Return the declarations of all themed colours of a page in dark mode. Other colours than text and rules keep hue
+    and order of lightness, but none is nearly as dark as the page."""
+    found = sorted(set(re.findall(r"var\(--c([0-9a-f]{6}),", page)))
+    return "".join(f"--c{colour}:{_lighten('#' + colour)};" for colour in found)
+
+
+def _lighten(colour: str) -> str:
+    if colour in _DARK:
+        return _DARK[colour]
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    hue, lightness, saturation = rgb_to_hls(red, green, blue)
+    return "#" + "".join(
+        f"{round(255 * part):02x}" for part in hls_to_rgb(hue, 0.4 + 0.48 * lightness, 0.8 * saturation)
+    )
 
 
 def label_decades(axis: Axis, least: float, most: float) -> None:

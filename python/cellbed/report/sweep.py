@@ -17,6 +17,7 @@ from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.report import factor_figures, figures, formats, html, plot
 from cellbed.report.figures import Ending
+from cellbed.report.head import Head, expectations
 from cellbed.report.html import AssetError
 from cellbed.report.plot import Drawing
 from cellbed.support.errors import CellbedError
@@ -32,6 +33,15 @@ _THROUGHPUTS = ("throughput_up_mbit_s", "throughput_down_mbit_s")
 CONNECTION_MEASURES = (*_THROUGHPUTS, "round_trip_p50_s", "fairness")
 """Default measures for applications without known requests, after the measures that their programs wrote."""
 _MOST_OWN = 6
+_MOST_TILES, _MOST_ANSWERS = 4, 6
+_FEWEST = 3
+"""Minimum number of repetitions for an interval."""
+_FLOWS = {
+    "flows": "Each flow in bins of 200 ms: boxes from the 25th to the 75th percentile, lines from the 5th to the 95th, "
+    "and a dot at the medians. Distributions of the same bins.",
+    "recovery": "Mean throughput of flows around outages of their links.",
+    "fairness": "Share of the bytes that each law gets beside a rival: 50 % is fair. Means over trials.",
+}
 _SHOWN = 30
 """Number of rows of a table before the fold, and on the terminal."""
 
@@ -164,6 +174,9 @@ class SweepReport:
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
         """Write each figure; return the files."""
         drawings = {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
+        for app in self.content["applications"]:
+            for factor, bars in factor_figures.draw_parts(self.study, app["name"]).items():
+                drawings[f"{app['name']}-parts-{factor}"] = partial(figures.together, [bars.drawing()])
         for app, found in self._drawings.items():
             drawings |= {f"{app}-{name}": partial(figures.together, [drawing]) for name, drawing in found.items()}
         return figures.save(drawings, folder, ending)
@@ -172,16 +185,30 @@ class SweepReport:
         """Write the page, and missing reports of runs. Raises MeasureError for a file that cannot be
         written."""
         content = self.content
-        drawn: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
+        drawn: dict[tuple[str, str], list[str]] = {}
         for figure in self.figures():
-            element = plot.element(figure.name, partial(figure.draw, self.study.trials))
-            drawn.setdefault((figure.app, figure.measure), []).append((figure.factor, element, figure.pooled))
+            name = formats.measure_name(figure.measure)
+            title = f"{name[:1].upper()}{name[1:]} by {figure.factor}"
+            caption = f"{title}: {self.study.statistic} over repetitions with 95 % intervals"
+            if figure.pooled > 1:
+                caption += f", of the mean over the {figure.pooled} points with this level"
+                caption += "; a mark needs repetitions with all of them"
+            element = plot.element(title, partial(figure.draw, self.study.trials), f"{caption}.")
+            drawn.setdefault((figure.app, figure.measure), []).append(element)
         text = html.fill_template(
             "sweep.html",
+            self._head(),
             report=content,
             figures=drawn,
+            parts={
+                app["name"]: [
+                    bars.element(f"Parts of the latency by {factor}")
+                    for factor, bars in factor_figures.draw_parts(self.study, app["name"]).items()
+                ]
+                for app in content["applications"]
+            },
             flows={
-                app: {name: plot.element(name, partial(figures.together, [each])) for name, each in found.items()}
+                app: [_element(f"{name.capitalize()} of {app}", each, _FLOWS[name]) for name, each in found.items()]
                 for app, found in self._drawings.items()
             },
             links=self._links(page),
@@ -198,10 +225,37 @@ class SweepReport:
             absent=absent,
             points={app["name"]: self._points(app) for app in content["applications"]},
             levels=levels,
-            summary=summary,
-            treated=describe_treatment,
         )
         replace(page, text)
+
+    def _head(self) -> Head:
+        """Return the head of the page."""
+        content = self.content
+        names = list(dict.fromkeys(formats.measure_name(each) for each in self.measures))
+        factors = [f"{each.name} ({len(each.levels)} levels)" for each in self.study.factors]
+        asked = f"The effect of {' and '.join(factors) or 'chance'} on {'; '.join(names)}."
+        trials, few = content["trials"], content["repetitions"] < _FEWEST
+        reasons = [f"{trials.get('complete', 0)} of {sum(trials.values())} trials complete"]
+        reasons += ["predicted in virtual time"] if self.predicted else []
+        reasons += [f"{content['repetitions']} repetitions, too few for intervals"] if few else []
+        treated = describe_treatment(content) if content["unusual"] else ""
+        measured = [each for app in content["applications"] for each in app["measures"]]
+        short = next((each for each in measured if any(row["more"] for row in each["points"])), None)
+        more = describe_repetitions(short, self.study.half_width) if short else ""
+        effects = [line for app in content["applications"] for line in _effects_in_words(app)]
+        steps = [(f"Add repetitions of {formats.measure_name(short['measure'])} {more}", "")] if short else []
+        command = f"cellbed sweep report {self.folder.name} --figures figures --format pdf"
+        return Head(
+            title=self.name,
+            kind="sweep",
+            asked=[asked, summary(content)],
+            tiles=[tile for app in content["applications"][:1] for tile in _tiles(app)],
+            answers=[*expectations(self.expectations), *effects],
+            trust="with care" if treated or few or self.predicted or "missing" in trials else "yes",
+            reasons=reasons,
+            doubts=[f"{treated} They are red among the runs of each point, and listed at the end."] if treated else [],
+            next=[*steps, ("Write its figures for a paper", command)],
+        )
 
     def _points(self, app: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a row for each point: `at`, its index in the values of a measure, its number and its levels."""
@@ -237,6 +291,40 @@ class SweepReport:
 
 def _applications(study: Study) -> list[tuple[str, str]]:
     return list(study.trials.select("app", "kind").unique(maintain_order=True).iter_rows())
+
+
+def _element(title: str, drawing: Drawing, caption: str) -> str:
+    return plot.element(title, partial(figures.together, [drawing]), caption)
+
+
+def _tiles(app: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the range of each measure over the points."""
+    tiles = []
+    for each in app["measures"][:_MOST_TILES]:
+        values = [row["value"] for row in each["points"] if row["value"] is not None]
+        if values:
+            ends = [formats.measure_value(each["measure"], end(values), each["unit"]) for end in (min, max)]
+            name = formats.measure_name(each["measure"])
+            tiles.append((name[:1].upper() + name[1:], " to ".join(dict.fromkeys(ends)), f"over {len(values)} points"))
+    return tiles
+
+
+def _effects_in_words(app: Mapping[str, Any]) -> list[str]:
+    """Return the largest effect of each factor on each measure in a sentence, and the factors without one."""
+    lines, without = [], []
+    for each in app["measures"]:
+        name = formats.measure_name(each["measure"])
+        for factor in dict.fromkeys(row["factor"] for row in each["effects"] if not each["constant"]):
+            judged = [row for row in each["effects"] if row["factor"] == factor and not row["note"]]
+            rows = [row for row in judged if row["distinct"]]
+            if judged and not rows:
+                without.append(f"{factor} on {name}")
+            for row in sorted(rows, key=lambda row: -abs(row["difference"]))[:1]:
+                change = formats.measure_difference(each["measure"], row["difference"], each["unit"])
+                bounds = _interval(each, row, True)
+                lines.append(f"{name}: {change} ({bounds}) with {factor} {row['level']} in place of {row['first']}.")
+    lines = lines[:_MOST_ANSWERS] + ([f"no clear effect of {'; '.join(without[:_MOST_ANSWERS])}."] if without else [])
+    return [f"{app['name']}: {line}" for line in lines]
 
 
 def p_value(p: float | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -15,10 +16,12 @@ from cellbed.archive.catalogue import entry_and_part
 from cellbed.archive.entry import About, second_of_day
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part
-from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
+from cellbed.archive.statistics import DEFAULT, Analysis, Definition, Statistics, analyse
 from cellbed.archive.store import Archive
 from cellbed.archive.warnings import PAUSE_INTERVALS
+from cellbed.report import plot
 from cellbed.report.plot import MUTED, draw_file, label_decades, palette
+from cellbed.report.trace_tables import Rows, comparison_rows, entry_rows
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import Unit, date_words, duration_words, rate_unit, rate_words
 from cellbed.support.whole_files import write_whole
@@ -46,6 +49,8 @@ _LONGER: Final = 4
 _NOTE_WIDTH = 165
 """Maximum characters per line of a panel's note across the whole picture."""
 _TITLE_WIDTH = 80
+_KEY_FIGURES: Final = {"mean_bit_s": "Mean rate", "p50_ms": "Median", "outage_longest_ms": "Longest outage"}
+"""Statistics in the head of a page."""
 _BESIDE = 4
 """Number of legend entries per line."""
 
@@ -66,11 +71,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Panels under one title. about: a sentence beside it."""
+    """Panels under one title. about: a sentence beside it. tables: figures for a page, by heading."""
 
     title: str
     about: str
     panels: list[Panel]
+    tables: Mapping[str, Rows] = field(default_factory=dict)
 
 
 class PictureError(CellbedError):
@@ -96,7 +102,8 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
         panels.append(_trip_distribution(probes))
     if hours := _by_hour(probes, "hourly_p50_ms", "hourly_p95_ms"):
         panels.append(hours)
-    return Picture(name, sentence(about, max((found.duration_ns for found in parts.values()), default=0)), panels)
+    words = sentence(about, max((found.duration_ns for found in parts.values()), default=0))
+    return Picture(name, words, panels, {"Statistics": entry_rows(_statistics(parts))})
 
 
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
@@ -126,7 +133,13 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
             panels += [replace(rates, note=rates.note + cut), replace(outages, note=outages.note + counted)]
             title = f"{word}: distribution of the rate"
             distributions += [_rate_distribution(measured, title, ("100ms",))] if measured else []
-    return Picture(" · ".join(entries), "", panels + distributions)
+    tables = comparison_rows({name: _statistics(parts) for name, parts in entries.items()}, directions)
+    headings = {f"{part.capitalize()}: statistics": rows for part, rows in tables.items()}
+    return Picture(" · ".join(entries), "", panels + distributions, headings)
+
+
+def _statistics(parts: Parts) -> dict[Part, Statistics]:
+    return {part: found.statistics for part, found in parts.items()}
 
 
 def sentence(about: About, duration_ns: int) -> str:
@@ -432,23 +445,67 @@ def fill(axes: Axes, panel: Panel, beside: int) -> None:
         axes.set_xlim(0, panel.end)
 
 
-def require_ending(path: Path) -> Literal["png", "svg"]:
+def require_ending(path: Path) -> Literal["png", "svg", "html"]:
     """Return the format of a picture's file. Raises PictureError for an unknown format."""
     match path.suffix.lower():
         case ".png":
             return "png"
         case ".svg":
             return "svg"
-    raise PictureError(f"{path}: a picture's name ends with .png or .svg")
+        case ".html":
+            return "html"
+    raise PictureError(f"{path}: a picture's name ends with .png, .svg or .html")
 
 
 def write_picture(picture: Picture, path: Path) -> None:
-    """Write a picture atomically. Raises PictureError."""
-    content = draw(picture, require_ending(path))
+    """Write a picture, or the page with its panels and tables, atomically. Raises PictureError."""
+    ending = require_ending(path)
+    content = _page(picture).encode() if ending == "html" else draw(picture, ending)
     try:
         write_whole(path, content)
     except OSError as error:
         raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _page(picture: Picture) -> str:
+    from cellbed.report import html
+    from cellbed.report.head import Head
+
+    names, several, synthetic = picture.title.split(" · "), not picture.about, picture.about.startswith("synthetic")
+    tables = list(picture.tables.values())
+    rows = [row for each in tables for row in each[1:] if row[0] in _KEY_FIGURES]
+    tiles = [
+        (f"{_KEY_FIGURES[row[0]]}, {heading}", value, "")
+        for row in (() if several else rows)
+        for heading, value in zip(tables[0][0][1:-1], row[1:-1], strict=True)
+        if value != "–"
+    ]
+    head = Head(
+        title=picture.title,
+        kind="traces" if several else "trace",
+        asked=[f"How {' and '.join(names)} differ." if several else f"How this network behaves: {picture.about}."],
+        tiles=tiles,
+        answers=[f"{panel.title}: {panel.note}." for panel in picture.panels if panel.note and panel.end is not None],
+        trust="with care" if synthetic else "yes",
+        reasons=["made by a model, not recorded" if synthetic else "computed from the whole entry"],
+        next=[
+            ("Play it in a scenario", f'[links.mobile] up = "{names[0]}.up", down = "{names[0]}.down"'),
+            ("Compare it with others", f"cellbed traces compare {' '.join(names)} OTHER -o comparison.html"),
+        ],
+    )
+    sections: list[tuple[str, list[str], list[tuple[list[str], Rows]]]] = [
+        *((panel.title, [plot.element(panel.title, partial(_alone, panel))], []) for panel in picture.panels),
+        *((heading, [], [(rows[0], rows[1:])]) for heading, rows in picture.tables.items()),
+    ]
+    return html.fill_template("recording.html", head, sections=sections)
+
+
+def _alone(panel: Panel) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, panel.height + 0.3), layout="constrained")
+    fill(figure.add_subplot(), replace(panel, title=""), 1)
+    return figure
 
 
 def analyse_entry(

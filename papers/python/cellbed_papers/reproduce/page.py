@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from cellbed import Sweep
 from cellbed.extension.files import inputs, write_json, write_whole
-from cellbed.extension.reports import PLACES, Interval, html, plot
+from cellbed.extension.reports import PLACES, Bars, Head, Interval, html, plot
 from cellbed_papers.publication import (
     Data,
     Experiment,
@@ -28,9 +28,6 @@ from cellbed_papers.publication import (
     format_interval,
     statements,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
 """Measures in the reports of sweeps."""
@@ -160,13 +157,14 @@ def page(result: Result) -> str:
     for experiment in result.publication.experiments:
         if experiment.name in result.data:
             trials = result.data[experiment.name]
-            drawings = [plot.element(title, draw) for title, draw in _drawings(experiment, trials)]
+            drawings = _drawings(experiment, trials)
             claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
     verdicts = result.publication.verdicts
     grouped = {name: verdicts[each] for name, each in statements(findings.values()).items()}
     return html.fill_template(
         Path(__file__).with_name("reproduction.html"),
+        _head(result),
         result=result,
         answers=result.answers(),
         sections=sections,
@@ -174,11 +172,35 @@ def page(result: Result) -> str:
     )
 
 
-def _drawings(experiment: Experiment, trials: Trials) -> list[tuple[str, Callable[[], Figure]]]:
-    found: list[tuple[str, Callable[[], Figure]]] = []
+def _head(result: Result) -> Head:
+    verdicts, findings = result.publication.verdicts, list(result.findings.values())
+    tiles = []
+    for name, found in (
+        ("direction", [each.same for each in findings]),
+        ("magnitude", [each.magnitude for each in findings]),
+    ):
+        counts = {words: found.count(state) for state, words in verdicts.items() if state in found and words}
+        below = ", ".join(f"{count} {words}" for words, count in counts.items())
+        judged = sum(found.count(state) for state in ("yes", "no", "undecided"))
+        tiles.append((f"Claims with the published {name}", f"{found.count('yes')} of {judged}", below))
+    cautions = result.cautions()
+    return Head(
+        title=result.publication.title,
+        kind="reproduction",
+        asked=[f"Whether the claims of a publication hold here: {len(findings)} claims.", result.publication.citation],
+        tiles=tiles,
+        trust="with care" if cautions else "yes",
+        reasons=[f"{len(cautions)} cautions" if len(cautions) != 1 else "one caution"] if cautions else ["no cautions"],
+        doubts=cautions,
+        next=[("Repeat it", result.command)],
+    )
+
+
+def _drawings(experiment: Experiment, trials: Trials) -> list[str]:
+    bars = []
     if isinstance(experiment, Swept):
-        found.append((experiment.title, partial(_draw_bars, trials, list(experiment.factors))))
-    return found + [(title, partial(draw, trials)) for title, draw in experiment.drawings]
+        bars = [each.element(f"{experiment.title}, {name}") for name, each in _bars(trials, list(experiment.factors))]
+    return bars + [plot.element(title, partial(draw, trials)) for title, draw in experiment.drawings]
 
 
 def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
@@ -191,28 +213,20 @@ def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str,
     ]
 
 
-def _draw_bars(trials: Trials, factors: Sequence[str]) -> Figure:
-    """Draw percentiles of each place's time as bars; as in the publication, percentiles of places are separate."""
-    from matplotlib.figure import Figure
-
+def _bars(trials: Trials, factors: Sequence[str]) -> Iterator[tuple[str, Bars]]:
+    """Yield percentiles of each place's time; as in the publication, percentiles of places are separate."""
     points = _points(trials, factors)
-    figure = Figure(figsize=(9, 1.6 + 0.5 * len(points)), layout="constrained")
-    for axes, (name, title) in zip(
-        figure.subplots(1, 2, sharey=True), (("p50", "Median"), ("p99", "P99")), strict=True
-    ):
-        begin = np.zeros(len(points))
-        for place, words in PLACES.items():
+    for name, words in (("p50", "median"), ("p99", "P99")):
+        parts = []
+        for place, label in PLACES.items():
             found = [list(trials.values(f"{place}_{name}_s", **labels).values()) for _, labels in points]
-            width = np.array([np.mean(values) * 1e3 if values else 0.0 for values in found])
-            label = words if name == "p50" else None
-            axes.barh(range(len(points)), width, left=begin, color=plot.palette(place)[1], label=label)
-            begin += width
-        axes.set_yticks(range(len(points)), [point for point, _ in points])
-        axes.set(xlabel="time of each place, mean of repetitions, ms", title=title)
-        axes.grid(visible=False, axis="y")
-    axes.invert_yaxis()
-    figure.legend(loc="outside lower center", ncols=4)
-    return figure
+            parts.append(
+                (label, plot.palette(place)[1], [float(np.mean(each)) * 1e3 if each else 0.0 for each in found])
+            )
+        yield (
+            words,
+            Bars([point for point, _ in points], parts, f"{words} of the time at each place, mean of repetitions, ms"),
+        )
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:

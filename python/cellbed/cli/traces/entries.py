@@ -225,7 +225,9 @@ def plot(
             help="An entry of the archive, or one of its directions.", autocompletion=entries_and_directions
         ),
     ],
-    out: Annotated[Path | None, _file("Output file: .png or .svg. Default: NAME.png in this folder.")] = None,
+    out: Annotated[
+        Path | None, _file("Output file: .png, .svg, or .html for a page. Default: NAME.png in this folder.")
+    ] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
 ) -> None:
     """Plot an entry: rate and round-trip times over time, outages, distributions, and figures by hour.
@@ -234,6 +236,7 @@ def plot(
     Examples:
       cellbed traces plot lte-suburban
       cellbed traces plot lte-suburban.up -o lte.svg
+      cellbed traces plot lte-suburban -o lte.html
     """
     from cellbed.archive import open_archive
     from cellbed.archive.catalogue import entry_and_part
@@ -255,7 +258,7 @@ def compare(
     part: Annotated[
         Literal["uplink", "downlink", "round-trip"] | None, typer.Option("--part", help="Only this part.")
     ] = None,
-    out: Annotated[Path | None, _file("Also write a plot: .png or .svg.")] = None,
+    out: Annotated[Path | None, _file("Also write a plot: .png or .svg, or a page: .html.")] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
     as_json: AsJson = False,
 ) -> None:

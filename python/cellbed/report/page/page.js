@@ -2,7 +2,18 @@
 // Draws the time charts: all share one time axis, one zoom and one cursor.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const colours = JSON.parse(document.getElementById("colours").textContent);
+  const root = document.documentElement;
+  let colours = {}; // in the theme of the page; a print is always light
+  function choose(light) {
+    const style = getComputedStyle(root);
+    const paint = (value) => {
+      if (Array.isArray(value)) return value.map(paint);
+      const [, name, plain] = value.match(/(--c\w{6}),(#\w{6})/);
+      return (!light && style.getPropertyValue(name).trim()) || plain;
+    };
+    colours = Object.fromEntries(Object.entries(data.colours).map(([name, value]) => [name, paint(value)]));
+  }
+  choose(false);
   const sync = uPlot.sync("time");
   const font = "12px " + getComputedStyle(document.body).fontFamily;
   const POINTS = 300; // bins drawn over the width of a chart
@@ -17,7 +28,7 @@
   // ---- what every chart has in common
 
   function axes(label, timeLabel, values) {
-    const line = { stroke: colours.muted, font, labelFont: font, grid: { stroke: "#e7ebf0", width: 1 }, ticks: { show: false } };
+    const line = { stroke: colours.muted, font, labelFont: font, grid: { stroke: colours.rule, width: 1 }, ticks: { show: false } };
     return [
       { ...line, size: 22, label: timeLabel ? "time since the start of the schedule, s" : undefined,
         labelSize: 20, gap: 4, space: 60, values: (_, splits) => splits.map((s) => +s.toFixed(6)) },
@@ -26,14 +37,16 @@
   }
 
   function add(parent, { title, about, keys, height, label, timeLabel, series, scale, values, fill, data: columns, draw, say }) {
-    const chart = document.createElement("div");
+    const chart = document.createElement("figure");
     chart.className = "chart";
     const key = keys.map(([style, words]) => `<i ${style}></i>${words}`).join("");
-    chart.innerHTML = '<div class="head"><span><b></b><span class="about"></span><span class="key"></span></span><output></output></div><div></div>';
+    chart.innerHTML = '<figcaption><span><b></b><span class="about"></span><span class="key"></span></span><output></output></figcaption><div role="img" tabindex="0"></div>';
     chart.querySelector("b").textContent = title;
     chart.querySelector(".about").textContent = about ? ` (${about})` : "";
     chart.querySelector(".key").innerHTML = key;
     const output = chart.querySelector("output");
+    const drawn = chart.lastElementChild;
+    drawn.setAttribute("aria-label", `${title}: ${label}, over time since the start of the schedule, s`);
     parent.append(chart);
     const options = {
       width: Math.max(280, chart.clientWidth), height,
@@ -61,9 +74,25 @@
         draw: draw ? [draw] : [],
       },
     };
-    const plot = new uPlot(options, columns ?? fill(span.min, span.max), chart.lastElementChild);
+    const plot = new uPlot(options, columns ?? fill(span.min, span.max), drawn);
+    drawn.addEventListener("keydown", (event) => keyed(plot, event));
     charts.push({ plot, fill, element: chart });
     return plot;
+  }
+
+  // Arrow keys move the cursor, + and - zoom around it, 0 shows the whole run.
+  function keyed(plot, event) {
+    const width = plot.over.clientWidth, left = plot.cursor.left >= 0 ? plot.cursor.left : width / 2;
+    const to = { ArrowLeft: left - width / 100, ArrowRight: left + width / 100, Home: 0, End: width }[event.key];
+    const factor = { "+": 0.5, "=": 0.5, "-": 2 }[event.key];
+    if (to != null) plot.setCursor({ left: Math.min(width, Math.max(0, to)), top: 10 });
+    else if (factor) {
+      const centre = plot.posToVal(left, "x"), half = (span.max - span.min) * factor / 2;
+      const next = { min: Math.max(whole.min, centre - half), max: Math.min(whole.max, centre + half) };
+      show(next.max - next.min < whole.max - whole.min ? next : whole);
+    } else if (event.key === "0") show(whole);
+    else return;
+    event.preventDefault();
   }
 
   function show(next) {
@@ -130,7 +159,7 @@
     add(parent, {
       title: `Latency of each request${alone ? "" : ` of ${app}`}, by its intended time`, keys, height: alone ? 250 : 170,
       label: `latency, ${inSeconds ? "s" : "ms"}`,
-      series: [dots(colours.ink, colours.ink), dots(colours.alarm, "#fff"), dots(colours.alarm, colours.alarm)],
+      series: [dots(colours.ink, colours.ink), dots(colours.alarm, colours.paper), dots(colours.alarm, colours.alarm)],
       scale: logarithmic ? { distr: 3, range: () => range } : { range: () => range },
       values: logarithmic ? (_, splits) => splits.map((s) => s == null ? "" : /^[125]0*$/.test(String(+(s * 1e6).toPrecision(1))) ? digits(s) : "") : undefined,
       data: [
@@ -390,9 +419,18 @@
     width = innerWidth;
     for (const { plot, element } of charts) plot.setSize({ width: Math.max(280, element.clientWidth), height: plot.height });
   });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { choose(false); build(); });
+  const PRINTED = 690; // pixels between the margins of A4
   addEventListener("beforeprint", () => {
-    for (const { plot, element } of charts) plot.setSize({ width: Math.max(280, element.clientWidth), height: plot.height });
+    choose(true);
+    Object.assign(document.body.style, { width: `${PRINTED}px`, padding: 0 });
+    build();
+  });
+  addEventListener("afterprint", () => {
+    choose(false);
+    document.body.removeAttribute("style");
+    build();
   });
   build();
-  document.documentElement.dataset.ready = "yes";
+  root.dataset.ready = "yes";
 })();

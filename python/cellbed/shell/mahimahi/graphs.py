@@ -75,7 +75,7 @@ def throughput_plot(figures: Figures, bins: Bins, bin_ms: int) -> str:
         axes.plot(times, egress, color="#e8782a", linewidth=1.25, label=label)
 
     labels = ("time (s)", f"throughput (Mbit/s, bins of {_span(width)})")
-    return plot.svg("Throughput", labels, (figures.begin, figures.end), (0, 1.05 * most), draw)
+    return plot.svg("Throughput", plot.single(labels, (figures.begin, figures.end), (0, 1.05 * most), draw))
 
 
 def delay_plot(figures: Figures, log: Log) -> str:
@@ -102,7 +102,7 @@ def delay_plot(figures: Figures, log: Log) -> str:
             axes.axhline(value, color=colour, linewidth=4, alpha=0.5, label=label)
 
     labels = ("time (s)", "delay (ms)")
-    return plot.svg("Delay", labels, (figures.begin, figures.end), (least, most), draw, log_y=True)
+    return plot.svg("Delay", plot.single(labels, (figures.begin, figures.end), (least, most), draw, log_y=True))
 
 
 def _throughput(log: Log, bin_ms: int) -> tuple[str, list[str]]:
