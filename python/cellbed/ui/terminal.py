@@ -57,7 +57,9 @@ def show(reader: Reader) -> None:
     if not reader.read(time.monotonic_ns()).beds:
         raise LiveError(NOTHING)
     console, chosen, drawn_s = Console(highlight=False), 0, 0.0
-    with _keys() as read_key, Live(console=console, screen=True, auto_refresh=False) as live:
+    # Not redirected: it would write to the stream that escapes control characters, as the console does with texts.
+    quiet = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+    with _keys() as read_key, Live(console=console, screen=True, **quiet) as live:
         while beds := (snapshot := reader.read(time.monotonic_ns())).beds:
             if (key := read_key(INTERVAL_NS / 1e9)) in ("q", "Q", "\x03", "\x04"):
                 return
@@ -174,7 +176,7 @@ def _requests(bed: dict[str, Any], lines: int, width: int) -> Table:
     shown = list(bed["requests"].values())[:-lines:-1]
     key = Text.assemble(*((f"■ {name} ", _COLOURS[place]) for place, name in _NAMES.items()))
     made = _table("latest", "ms", key)
-    made.columns[2].justify = "left"
+    made.columns[2].justify, made.columns[1].min_width, made.columns[0].min_width = "left", 7, 20
     longest = max((each.get("latency", 0.0) for each in shown), default=0.0) or 1.0
     for each in shown:
         parts = each.get("parts", {}).items()
