@@ -24,15 +24,15 @@ const Topology = (() => {
     return found;
   }
 
-  // Columns of vertices: endpoints; what they are linked to; what lies between; other nodes.
+  // Columns of vertices: endpoints; towers and sites, which have nodes; what joins these; other nodes.
   function columns(bed, wires) {
     const vertices = new Set(Object.keys(bed.nodes));
     const near = new Set();
     const isEndpoint = (name) => bed.nodes[name]?.type === "endpoint";
-    for (const { ends } of wires.values()) {
-      ends.forEach((end) => vertices.add(end));
-      if (isEndpoint(ends[0])) near.add(ends[1]);
-      if (isEndpoint(ends[1])) near.add(ends[0]);
+    for (const { ends: [a, b] } of wires.values()) {
+      vertices.add(a).add(b);
+      if (a in bed.nodes) near.add(b);
+      if (b in bed.nodes) near.add(a);
     }
     const found = [[], [], [], []];
     for (const name of vertices) {
@@ -56,13 +56,13 @@ const Topology = (() => {
     const step = (part) => isFlat ? part.box.h + 10 : part.box.w + 6;
     const length = parts.reduce((sum, part) => sum + part.lines * step(part), 0);
     const gap = isFlat ? 62 : Math.max(56, (width - 4 - length) / Math.max(1, parts.length - 1));
-    const room = isFlat ? width : Math.max(150, ...parts.map((part) => part.across * (part.box.h + 10)));
+    const room = isFlat ? width : Math.max(220, ...parts.map((part) => part.across * (part.box.h + 10)));
     let at = 2;
     for (const part of parts) {
       part.names.forEach((name, i) => {
-        const line = Math.floor(i / part.across), inLine = Math.min(part.across, part.names.length - line * part.across);
+        const line = Math.floor(i / part.across);
         const main = at + line * step(part) + (isFlat ? part.box.h : part.box.w) / 2;
-        const cross = ((i % part.across) + 0.5) * room / inLine;
+        const cross = ((i % part.across) + 0.5) * room / part.across;
         places.set(name, { x: isFlat ? cross : main, y: isFlat ? main : cross, ...part.box, isSmall: part.isSmall });
       });
       at += part.lines * step(part) + gap;
@@ -89,7 +89,8 @@ const Topology = (() => {
       const title = make(group, "title");
       const wire = make(group, "line", { ...line, class: "wire" });
       group.addEventListener("click", () => choose(name));
-      const label = wires.size <= 8 ? { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 } : null;
+      const free = Math.max(Math.abs(a.x - b.x) - (a.w + b.w) / 2, 2.2 * (Math.abs(a.y - b.y) - (a.h + b.h) / 2));
+      const label = wires.size <= 8 && free > 85 ? { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 } : null;
       shown.set(name, { group, wire, title, label, link });
     }
     for (const item of shown.values()) {
@@ -127,7 +128,7 @@ const Topology = (() => {
         const share = node?.cpu === undefined ? 0 : Math.min(1, node.cpu / (node.cpus ?? 1));
         bar.setAttribute("width", (share * most).toFixed(1));
       }
-      const label = `${places.size} places, ${shown.size} links: ${words.slice(0, 40).join("; ")}`;
+      const label = `${places.size} places, ${shown.size} links: ${words.slice(0, 12).join("; ")}`;
       if (svg.getAttribute("aria-label") !== label) svg.setAttribute("aria-label", label);
     }
     return { update };

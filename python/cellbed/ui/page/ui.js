@@ -121,7 +121,7 @@
     schedule();
   }
 
-  let source = null, retry = 1000;
+  let source = null;
   function connect() {
     source?.close();
     source = new EventSource("events");
@@ -129,7 +129,7 @@
     source.addEventListener("message", (event) => take(merge(state, JSON.parse(event.data))));
     source.addEventListener("error", () => {
       connected(false);
-      if (source.readyState === EventSource.CLOSED) setTimeout(connect, retry);
+      if (source.readyState === EventSource.CLOSED) setTimeout(connect, 1000);
     });
   }
   function connected(is) {
@@ -163,8 +163,8 @@
     $("nothing").hidden = bed !== undefined;
     $("bed").hidden = $("stop").hidden = bed === undefined;
     drawJobs();
-    const several = identifiers.length > 1;
-    const names = several ? identifiers.map((key) => [key, state.beds[key].name]) : [];
+    $("beds").hidden = identifiers.length < 2;
+    const names = identifiers.length > 1 ? identifiers.map((key) => [key, state.beds[key].name]) : [];
     if ($("beds").dataset.key !== JSON.stringify(names)) {
       $("beds").dataset.key = JSON.stringify(names);
       $("beds").replaceChildren(...names.map(([key, name]) => {
@@ -176,7 +176,8 @@
     for (const made of $("beds").children) made.setAttribute("aria-pressed", String(made.dataset.key === chosenBed));
     if (bed === undefined) {
       setText($("title"), "Live testbeds");
-      $("facts").replaceChildren(); $("now").replaceChildren();
+      $("facts").replaceChildren();
+      $("now").hidden = true;
       return;
     }
     setText($("title"), bed.name);
@@ -185,6 +186,7 @@
     if ($("facts").children.length !== facts.length) $("facts").replaceChildren(...facts.map(() => element("span")));
     facts.forEach((text, i) => setText($("facts").children[i], text));
     const now = Object.values(bed.now);
+    $("now").hidden = !now.length;
     if ($("now").dataset.key !== JSON.stringify(now)) {
       $("now").dataset.key = JSON.stringify(now);
       $("now").replaceChildren(...now.map((text) => element("li", { text })));
@@ -229,22 +231,21 @@
     }
   }
 
-  function useCell(value, most, unit) {
-    const bar = element("i");
-    const text = element("span");
-    const cell = element("div", { class: "use" }, element("span", { class: "track", "aria-hidden": "true", hidden: most === undefined }, bar), text);
-    return { cell, bar, text, unit };
-  }
-  const showUse = ({ bar, text }, value, most, words) => {
-    const share = value === undefined || !most ? 0 : Math.min(1, value / most);
-    bar.style.width = `${(share * 100).toFixed(1)}%`;
-    bar.className = share > 0.9 ? "full" : "";
-    setText(text, value === undefined ? "–" : most === undefined ? words(value) : `${words(value)} of ${words(most)}`);
-  };
   const useColumn = (name, key, limit, words) => ({
     name,
-    make: (cell, node) => { cell.use = useCell(node[key], node[limit]); cell.append(cell.use.cell); },
-    show: (cell, node) => showUse(cell.use, node[key], node[limit], words),
+    make: (cell) => {
+      cell.bar = element("i");
+      cell.words = element("span");
+      cell.append(element("div", { class: "use" }, element("span", { class: "track", "aria-hidden": "true" }, cell.bar), cell.words));
+    },
+    show: (cell, node) => {
+      const value = node[key], most = node[limit];
+      const share = value === undefined || !most ? 0 : Math.min(1, value / most);
+      cell.bar.parentElement.hidden = most === undefined;
+      cell.bar.style.width = `${(share * 100).toFixed(1)}%`;
+      cell.bar.className = share > 0.9 ? "full" : "";
+      setText(cell.words, value === undefined ? "–" : most === undefined ? words(value) : `${words(value)} of ${words(most)}`);
+    },
   });
 
   let tables = null;
@@ -340,7 +341,7 @@
     const axis = { stroke: css("--muted"), font: font(), grid: { stroke: css("--rule"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
       width: Math.max(200, parent.clientWidth), height, legend: { show: false }, cursor: { show: false }, padding: [8, 6, 0, 0],
-      scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: { range: (u, min, max) => [0, Math.max(max ?? 0, 1e-3) * 1.1] } },
+      scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: { range: (u, min, max) => [0, Math.max(max ?? 0, 0.1) * 1.1] } },
       series: [{}, ...series],
       axes: [
         { ...axis, size: 24, gap: 7, space: 50, values: (_, splits) => splits.map((s) => `${Math.round(s)}`) },
@@ -348,7 +349,7 @@
       ],
     }, [[], ...series.map(() => [])], place);
     plot.show = (columns, end, text) => {
-      plot.batch(() => { plot.setData(columns, false); plot.setScale("x", { min: end - SPAN_S, max: end }); plot.setScale("y", { min: null, max: Math.max(...columns.slice(1).flatMap((c) => c.filter((v) => v !== null)), 0) }); });
+      plot.batch(() => { plot.setData(columns, false); plot.setScale("x", { min: Math.max(0, end - SPAN_S), max: Math.max(SPAN_S, end) }); plot.setScale("y", { min: null, max: Math.max(...columns.slice(1).flatMap((c) => c.filter((v) => v !== null)), 0) }); });
       setText(value, `${text} ${unit}`);
     };
     return plot;
@@ -500,7 +501,7 @@
       { name: "status", show: (cell, run) => {
         const status = run.kind === "sweep" ? `sweep, ${run.trials} trials` : run.kind === "prediction" ? `predicted, ${run.status}` : run.status;
         setText(cell, run.verdict ? `${status}; ${run.verdict}` : status);
-        cell.className = run.status === "complete" || run.kind === "sweep" ? "" : "bad";
+        cell.className = ["complete", "running", "sweep"].includes(run.status) ? "" : "bad";
       } },
       { name: "requests", n: true, text: (run) => run.apps?.length ? run.apps.map((app) => `${app.answered} of ${app.requests}`).join(", ") : "–" },
       { name: "median", n: true, text: (run) => run.apps?.length ? run.apps.map((app) => ms(app.median)).join(", ") : "–" },
