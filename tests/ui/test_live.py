@@ -117,7 +117,7 @@ class Screen:
         return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in text.split("\n")]
 
 
-@pytest.mark.parametrize(("lines", "columns"), [(24, 80), (10, 40)])
+@pytest.mark.parametrize(("lines", "columns"), [(24, 80), pytest.param(10, 40, marks=pytest.mark.slow)])
 def test_top_fits_its_terminal_and_ends_with_q(place: Place, lines: int, columns: int) -> None:
     screen = Screen(place, 50, 120)
     assert any(line.startswith("mobile-1.uplink") for line in screen.picture())

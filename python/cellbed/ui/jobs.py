@@ -43,7 +43,8 @@ def words(form: Mapping[str, Any], runs: Path) -> list[str]:
             if not isinstance(settings, list) or not settings:
                 raise JobError("no setting: fill in a rate, delay, loss or queue")
             each = [_word({"setting": one}, "setting") for one in settings]
-            return ["link", "set", _word(form, "bed"), _word(form, "link"), *each]
+            link = [_word(form, "link")] if form.get("link") else []  # a shell has one link without a name
+            return ["link", "set", _word(form, "bed"), *link, *each]
         case "migrate":
             strategy = ["--strategy", _word(form, "strategy")] if form.get("strategy") else []
             return [

@@ -58,7 +58,7 @@ def show(reader: Reader) -> None:
         raise LiveError(NOTHING)
     console, chosen, drawn_s = Console(highlight=False), 0, 0.0
     # Not redirected: it would write to the stream that escapes control characters, as the console does with texts.
-    quiet = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+    quiet: Any = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
     with _keys() as read_key, Live(console=console, screen=True, **quiet) as live:
         while beds := (snapshot := reader.read(time.monotonic_ns())).beds:
             if (key := read_key(INTERVAL_NS / 1e9)) in ("q", "Q", "\x03", "\x04"):

@@ -11,7 +11,7 @@ const Topology = (() => {
     parent.append(made);
     return made;
   };
-  const linkName = (direction) => direction.replace(/\.(up|down)link$/, "");
+  const linkName = (direction) => direction.replace(/\.?(up|down)link$/, ""); // empty for the link of a shell
 
   // Links by name: two ends, and their directions.
   function links(bed) {
@@ -34,6 +34,7 @@ const Topology = (() => {
       if (a in bed.nodes) near.add(b);
       if (b in bed.nodes) near.add(a);
     }
+    if (!near.size) return [...vertices].map((name) => [name]);
     const found = [[], [], [], []];
     for (const name of vertices) {
       const kind = bed.nodes[name]?.type;
@@ -134,5 +135,5 @@ const Topology = (() => {
     return { update };
   }
 
-  return { draw, links };
+  return { draw, links, linkName };
 })();

@@ -24,12 +24,12 @@
     return made;
   }
   const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-  const setOptions = (select, values, chosen) => {
+  const setOptions = (select, values, chosen, empty) => {
     const key = JSON.stringify(values);
     if (select.dataset.key === key) return;
     const before = chosen ?? select.value;
     select.dataset.key = key;
-    select.replaceChildren(...values.map((value) => element("option", { value, text: value || "the scenario's" })));
+    select.replaceChildren(...values.map((value) => element("option", { value, text: value || empty })));
     if (values.includes(before)) select.value = before;
   };
   const number = (value, digits) => value === undefined ? "–" : value.toFixed(digits);
@@ -182,6 +182,7 @@
     }
     setText($("title"), bed.name);
     $("stop").hidden = bed.kind !== "testbed";
+    for (const name of ["requests", "nodes", "events"]) $(`h-${name}`).parentElement.hidden = bed.kind === "shell";
     const facts = [bed.kind === "testbed" ? "standing testbed" : bed.kind, bed.started_s === undefined ? bed.state : `${bed.state} for ${length(state.time_s - bed.started_s)}`, bed.title !== bed.name ? bed.title : undefined, bed.folder].filter(Boolean);
     if ($("facts").children.length !== facts.length) $("facts").replaceChildren(...facts.map(() => element("span")));
     facts.forEach((text, i) => setText($("facts").children[i], text));
@@ -222,7 +223,7 @@
     }
     topology.update(bed, chosenLink);
     const names = [...Topology.links(bed).keys()];
-    setOptions($("link"), names, chosenLink);
+    setOptions($("link"), names, chosenLink, "link");
     if (!names.includes(chosenLink)) chooseLink(names[0]);
     const does = names.includes(chosenLink) ? Topology.links(bed).get(chosenLink).directions.map((name) => `${name}: ${bed.directions[name].does}`).join("\n") : "";
     if ($("does").dataset.text !== does) {
@@ -260,7 +261,7 @@
       links: new Table($("links"), "Directions of links", [
         { name: "direction", head: true, make: (cell, _, key) => {
           const made = element("button", { type: "button", class: "plain", text: key, title: "Show and change this link" });
-          made.addEventListener("click", () => { chooseLink(key.replace(/\.(up|down)link$/, "")); draw(); });
+          made.addEventListener("click", () => { chooseLink(Topology.linkName(key)); draw(); });
           cell.append(made);
         } },
         { name: "Mbit/s", n: true, text: (link) => number(link.rate / 1e6, 2) },
@@ -314,7 +315,7 @@
     tables.nodes.show(Object.entries(bed.nodes).map(([name, node]) => [name, { ...node, programs: (programs[name] ?? []).join(", ") }]));
     const wanted = $("links-filter").value.trim().toLowerCase();
     const rows = tables.links.show(Object.entries(bed.links).filter(([name]) => name.toLowerCase().includes(wanted)));
-    for (const [name, row] of rows) row.className = name.startsWith(`${chosenLink}.`) ? "chosen" : "";
+    for (const [name, row] of rows) row.className = Topology.linkName(name) === chosenLink ? "chosen" : "";
     tables.rates.show(Object.entries(bed.rates));
     const requests = Object.entries(bed.requests).reverse().slice(0, 30);
     longest = Math.max(1, ...requests.map(([, each]) => each.latency ?? 0));
@@ -340,7 +341,7 @@
     parent.append(figure);
     const axis = { stroke: css("--muted"), font: font(), grid: { stroke: css("--rule"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
-      width: Math.max(200, parent.clientWidth), height, legend: { show: false }, cursor: { show: false }, padding: [8, 6, 0, 0],
+      width: Math.max(200, parent.clientWidth), height, legend: { show: false }, cursor: { show: false }, padding: [8, 12, 0, 0],
       scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: { range: (u, min, max) => [0, Math.max(max ?? 0, 0.1) * 1.1] } },
       series: [{}, ...series],
       axes: [
@@ -357,7 +358,7 @@
 
   function drawCharts() {
     const bed = shownBed();
-    if (!bed || $("live").hidden || !(chosenLink && bed)) return;
+    if (!bed || $("live").hidden) return;
     const directions = Topology.links(bed).get(chosenLink)?.directions ?? [];
     if (!charts) {
       $("charts").replaceChildren();
@@ -410,17 +411,18 @@
     if ($("move").hidden) return;
     setOptions($("move").app, apps);
     setOptions($("move").to, Object.keys(bed.nodes).filter((name) => bed.nodes[name].type !== "endpoint"));
-    setOptions($("move").strategy, ["", ...(finished?.strategies ?? [])]);
+    setOptions($("move").strategy, ["", ...(finished?.strategies ?? [])], "", "the scenario's");
   }
 
+  const target = () => (chosenLink + $("change").direction.value).replace(/^\./, "");
   $("change").addEventListener("submit", (event) => {
     event.preventDefault();
     const given = fields(event.target);
     const settings = ["rate", "delay", "loss", "queue"].filter((key) => given[key]).map((key) => `${key}=${given[key]}`);
-    give({ verb: "link", bed: chosenBed, link: chosenLink + given.direction, settings });
+    give({ verb: "link", bed: chosenBed, link: target(), settings });
   });
   for (const made of document.querySelectorAll("[data-state]")) {
-    made.addEventListener("click", () => give({ verb: "link", bed: chosenBed, link: chosenLink + $("change").direction.value, settings: [made.dataset.state] }));
+    made.addEventListener("click", () => give({ verb: "link", bed: chosenBed, link: target(), settings: [made.dataset.state] }));
   }
   $("move").addEventListener("submit", (event) => { event.preventDefault(); give({ verb: "migrate", bed: chosenBed, ...fields(event.target) }); });
   $("start").addEventListener("submit", (event) => {
