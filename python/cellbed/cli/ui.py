@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -40,12 +41,9 @@ def ui(
         server = Server(runs.absolute(), Path.cwd())
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={server.token}"
 
-        def started() -> None:
+        with contextlib.nullcontext() if no_browser else open_browser(address):
             print(f"{address}\nCtrl-C ends the page; testbeds stay up.", flush=True)
-            if not no_browser:
-                open_browser(address)
-
-        await server.serve(listener, started)
+            await server.serve(listener)
 
     asyncio.run(serve())
 

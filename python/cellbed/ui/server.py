@@ -8,19 +8,16 @@ Commands need the token as a header, which no other page can send. Reports are s
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -37,6 +34,7 @@ from cellbed.ui.jobs import PROGRAM, JobError, Jobs, words
 from cellbed.ui.reader import INTERVAL_NS, Reader
 from cellbed.ui.snapshot import difference
 from cellbed_node import inputs
+from cellbed_node.temporary import temporary_folder
 
 _HERE, _CHARTS = Path(__file__).parent / "page", Path(report.__file__).parent / "assets"
 _ASSETS = {
@@ -73,14 +71,13 @@ class Server:
         self._streams: set[Stream] = set()
         self._connections: set[asyncio.Task[Any]] = set()
 
-    async def serve(self, listener: socket.socket, started: Callable[[], None]) -> None:
-        """Serve until SIGINT or SIGTERM. started: called when connections are accepted."""
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until SIGINT or SIGTERM."""
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         server = await asyncio.start_server(self._connect, sock=listener)
         tasks = [asyncio.create_task(self._watch()), asyncio.create_task(stop.wait())]
-        started()
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         server.close()
         for task in (*self._connections, *tasks):
@@ -186,8 +183,8 @@ def _report(folders: list[Path]) -> Reply:
 
 def _compare(folders: list[Path]) -> Reply:
     """Compare runs as ``cellbed compare`` does."""
-    with tempfile.TemporaryDirectory(prefix="cellbed-ui-") as temporary:
-        page = Path(temporary, "comparison.html")
+    with temporary_folder() as temporary:
+        page = temporary / "comparison.html"
         options: Any = {"stdin": subprocess.DEVNULL, "start_new_session": True, "check": False}
         done = subprocess.run([*PROGRAM, "compare", *folders, "--out", page], capture_output=True, **options)
         if done.returncode != 0:
@@ -222,11 +219,13 @@ def listen(port: int) -> socket.socket:
         raise CellbedError(f"--port {port}: {reason}: choose another, or leave --port out") from error
 
 
-def open_browser(address: str) -> None:
+@contextlib.contextmanager
+def open_browser(address: str) -> Iterator[None]:
     """Open the page in a browser of a desktop. The address is passed in a file: other users see words of commands."""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) or os.geteuid() == 0:
+        yield
         return
-    folder = Path(tempfile.mkdtemp(prefix="cellbed-ui-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    (folder / "open.html").write_text(_ENTER.format(address), encoding="utf-8")
-    webbrowser.open((folder / "open.html").as_uri())
+    with temporary_folder() as folder:
+        (folder / "open.html").write_text(_ENTER.format(address), encoding="utf-8")
+        webbrowser.open((folder / "open.html").as_uri())
+        yield

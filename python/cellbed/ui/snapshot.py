@@ -46,10 +46,13 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Json:
     patch: Json = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)
-        if old is value or old == value:
+        if old is value:
             continue
-        inner = isinstance(value, dict) and isinstance(old, dict)
-        patch[key] = difference(old, value) if inner else value  # type: ignore[arg-type]
+        if isinstance(value, dict) and isinstance(old, dict):
+            if inner := difference(old, value):
+                patch[key] = inner
+        elif old != value:
+            patch[key] = value
     return patch
 
 
@@ -179,9 +182,10 @@ class Bed:
         self._events = _latest(self._events, self._number, value)
 
     def take_samples(self, lines: bytes) -> None:
-        """Take lines of ``nodes.jsonl``."""
+        """Take lines of ``nodes.jsonl``; of many, the latest."""
         nodes = dict(self._nodes)
-        for sample in _values(lines):
+        latest = lines.splitlines(keepends=True)[-max(len(nodes), _LATEST // 4) :]
+        for sample in _values(b"".join(latest)):
             with contextlib.suppress(*_MALFORMED):
                 name, memory, cpu = _text(sample["node"]), sample["memory_bytes"], None
                 if sample["cpu_ns"] is not None:
