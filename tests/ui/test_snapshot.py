@@ -1,5 +1,6 @@
 """The state of live runs from the bytes of their files, and the files of finished runs."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.measure.meter import Reading
+from cellbed.support.console import Console
 from cellbed.ui.finished import Finished, scenario_files
 from cellbed.ui.jobs import JobError, words
 from cellbed.ui.reader import Tail
 from cellbed.ui.snapshot import Bed, difference
-from cellbed.ui.terminal import share
+from cellbed.ui.terminal import draw, share
 from scenario_text import GOOD
 
 SECOND = 1_000_000_000
@@ -152,6 +154,40 @@ def merge(target: Any, patch: Any) -> Any:
 def test_a_difference_turns_one_state_into_the_next(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert merge(before, difference(before, after)) == after
     assert difference(after, after) == {}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+GOOD_LINES: list[dict[str, Any]] = [
+    {"node": "edge-0", "time_ns": 1, "cpu_ns": 1, "memory_bytes": 1},
+    {"node": "edge-0", "time_ns": SECOND, "cpu_ns": SECOND, "memory_bytes": 1},
+    {"request": 1, "endpoint": "endpoint-0", "intended_ns": 1, "sent_ns": 2, "reply_ns": 3, "status": "ok"},
+    *(event(name, "x") for name in ("schedule started", "program started", "fault began", "fault ended")),
+    event("link changed", "mobile-0.uplink", to="1 Mbit/s"),
+    {"name": "x", "class": "edge", "cpus": 1.0, "memory_bytes": 1, "limits_enforced": True, "title": "", "clients": []},
+]
+SPOILT = st.builds(
+    lambda good, number, value: good | {[*good][number % len(good)]: value},
+    st.sampled_from(GOOD_LINES),
+    st.integers(0, 10),
+    VALUES,
+)
+
+
+@given(st.lists(SPOILT | st.sampled_from(GOOD_LINES), max_size=5))
+def test_any_lines_of_programs_leave_a_state_that_a_page_can_read(values: list[dict[str, Any]]) -> None:
+    found = bed()
+    content = lines(*values)
+    found.take_events(content)
+    found.take_samples(content)
+    found.take_served("web", "edge-0", content)
+    found.take_requests([("web", "endpoint-0", content)])
+    found.take_description({"nodes": values, "applications": values, "directions": values})
+    state = json.loads(json.dumps(found.content(SECOND), allow_nan=False))
+    Console(width=80, file=io.StringIO()).print(draw(state, 1.0, rows=24, width=80))
 
 
 def test_a_file_is_read_line_by_line_as_it_grows(tmp_path: Path) -> None:

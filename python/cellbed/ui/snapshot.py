@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import statistics
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,9 +97,9 @@ class Bed:
             nodes = {_text(node["name"]): node for node in description["nodes"]}
             self._limits = {
                 name: _known(
-                    type=node["class"],
-                    cpus=node.get("cpus") if node.get("limits_enforced") else None,
-                    memory_limit=node.get("memory_bytes") if node.get("limits_enforced") else None,
+                    type=_text(node["class"]),
+                    cpus=_number(node.get("cpus")) if node.get("limits_enforced") else None,
+                    memory_limit=_number(node.get("memory_bytes")) if node.get("limits_enforced") else None,
                 )
                 for name, node in nodes.items()
             }
@@ -178,7 +179,7 @@ class Bed:
             f"{key} {event[key]}" for key in ("reason", "failed", "status", "command") if event.get(key) is not None
         ]
         self._number += 1
-        value = _known(at_s=float(at_s) if at_s is not None else None, text=_text(", ".join([text, *more])))
+        value = _known(at_s=_number(at_s), text=_text(", ".join([text, *more])))
         self._events = _latest(self._events, self._number, value)
 
     def take_samples(self, lines: bytes) -> None:
@@ -187,7 +188,7 @@ class Bed:
         latest = lines.splitlines(keepends=True)[-max(len(nodes), _LATEST // 4) :]
         for sample in _values(b"".join(latest)):
             with contextlib.suppress(*_MALFORMED):
-                name, memory, cpu = _text(sample["node"]), sample["memory_bytes"], None
+                name, memory, cpu = _text(sample["node"]), _number(sample["memory_bytes"]), None
                 if sample["cpu_ns"] is not None:
                     use = self._use.setdefault(name, deque())
                     use.append((int(sample["time_ns"]), int(sample["cpu_ns"])))
@@ -314,6 +315,13 @@ def _latest(values: dict[str, Json], number: int, value: Json) -> dict[str, Json
 
 def _known(**values: Any) -> Json:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number or ``None``. Errors: ``ValueError`` for other values."""
+    if value is None or (isinstance(value, int | float) and math.isfinite(value)):
+        return value
+    raise ValueError("no number")
 
 
 def _text(value: Any) -> str:
