@@ -177,7 +177,7 @@ def test_the_page_shows_a_testbed_and_changes_it(place: Place, page: Page, brows
     shown.locator("#move select[name=to]").select_option("spare-0")
     shown.get_by_role("button", name="Move", exact=True).click()
     shown.locator("#events", has_text="move ended").wait_for()
-    shown.locator("#nodes tr", has_text="spare-0").get_by_text("web.spare-0.server").wait_for()
+    shown.locator("#nodes tr", has_text="spare-0").get_by_text("web server").wait_for()
     # An error is shown as in a terminal.
     shown.get_by_label("Rate", exact=True).fill("fast")
     shown.get_by_role("button", name="Change the link").click()

@@ -34,7 +34,7 @@ const Topology = (() => {
       if (a in bed.nodes) near.add(b);
       if (b in bed.nodes) near.add(a);
     }
-    if (!near.size) return [...vertices].map((name) => [name]);
+    if (bed.kind === "shell") return [...vertices].map((name) => [name]);
     const found = [[], [], [], []];
     for (const name of vertices) {
       const kind = bed.nodes[name]?.type;

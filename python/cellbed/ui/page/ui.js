@@ -310,7 +310,8 @@
     const programs = {};
     for (const [name, { node, state: how }] of Object.entries(bed.programs)) {
       const isGood = ["started", "ready", "connected", "done"].includes(how);
-      (programs[node] ??= []).push(isGood ? name : `${name} (${how})`);
+      const short = name.replace(`.${node}.`, " ");
+      (programs[node] ??= []).push(isGood ? short : `${short} (${how})`);
     }
     tables.nodes.show(Object.entries(bed.nodes).map(([name, node]) => [name, { ...node, programs: (programs[name] ?? []).join(", ") }]));
     const wanted = $("links-filter").value.trim().toLowerCase();
