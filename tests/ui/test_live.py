@@ -233,7 +233,7 @@ UNREADABLE = """() => {
 }"""
 """Texts with less contrast than 4.5 to 1 (WCAG 2.1, 1.4.3)."""
 NAMELESS = """() => [...document.querySelectorAll("button, a, input, select")].filter((node) =>
-  node.checkVisibility() && !(node.innerText || node.ariaLabel || node.labels?.[0]?.innerText)).length"""
+  node.checkVisibility() && !(node.textContent.trim() || node.ariaLabel || node.labels?.[0]?.textContent.trim())).length"""
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ const Topology = (() => {
     parent.append(made);
     return made;
   };
+  const set = (node, name, value) => { if (node.getAttribute(name) !== value) node.setAttribute(name, value); };
   const linkName = (direction) => direction.replace(/\.?(up|down)link$/, ""); // empty for the link of a shell
 
   // Links by name: two ends, and their directions.
@@ -87,12 +88,12 @@ const Topology = (() => {
       const group = make(svg, "g", { class: "link" });
       const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
       make(group, "line", { ...line, class: "glow" });
-      const title = make(group, "title");
+      make(group, "title", {}, name);
       const wire = make(group, "line", { ...line, class: "wire" });
       group.addEventListener("click", () => choose(name));
       const free = Math.max(Math.abs(a.x - b.x) - (a.w + b.w) / 2, 2.2 * (Math.abs(a.y - b.y) - (a.h + b.h) / 2));
       const label = wires.size <= 8 && free > 85 ? { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 } : null;
-      shown.set(name, { group, wire, title, label, link });
+      shown.set(name, { group, wire, label, link });
     }
     for (const item of shown.values()) {
       if (item.label) item.value = make(svg, "text", { class: "value", x: item.label.x, y: item.label.y - 6, "text-anchor": "middle" });
@@ -111,26 +112,25 @@ const Topology = (() => {
 
     function update(now, chosen) {
       const words = [];
-      for (const [name, { group, wire, title, value, link }] of shown) {
+      for (const [name, { group, wire, value, link }] of shown) {
         const states = link.directions.map((direction) => [direction, now.links[direction]]).filter(([, state]) => state);
         const rate = Math.max(0, ...states.map(([, state]) => state.rate));
         const isClosed = states.some(([, state]) => state.closed), isQueued = states.some(([, state]) => state.packets > 10);
-        wire.setAttribute("class", `wire ${isClosed ? "closed" : isQueued ? "queued" : rate > 1000 ? "busy" : ""}`);
-        wire.setAttribute("stroke-width", (1.5 + Math.min(6, Math.log10(1 + rate / 2e4) * 2)).toFixed(1));
-        group.setAttribute("class", `link${name === chosen ? " chosen" : ""}`);
+        set(wire, "class", `wire ${isClosed ? "closed" : isQueued ? "queued" : rate > 1000 ? "busy" : ""}`);
+        set(wire, "stroke-width", (1.5 + Math.min(6, Math.log10(1 + rate / 2e4) * 2)).toFixed(0));
+        set(group, "class", `link${name === chosen ? " chosen" : ""}`);
         const rates = states.map(([direction, state]) => `${direction.endsWith("downlink") ? "↓" : "↑"} ${(state.rate / 1e6).toFixed(state.rate < 1e7 ? 2 : 0)}`);
         const text = isClosed ? "outage" : rates.join("  ");
         if (value && value.textContent !== text) value.textContent = text;
-        title.textContent = `${name}: ${text}${isClosed ? "" : " Mbit/s"}`;
         words.push(`${name} from ${link.ends[0]} to ${link.ends[1]}${isClosed ? ", outage" : ""}`);
       }
       for (const [name, { bar, most }] of uses) {
         const node = now.nodes[name];
         const share = node?.cpu === undefined ? 0 : Math.min(1, node.cpu / (node.cpus ?? 1));
-        bar.setAttribute("width", (share * most).toFixed(1));
+        set(bar, "width", (share * most).toFixed(0));
       }
       const label = `${places.size} places, ${shown.size} links: ${words.slice(0, 12).join("; ")}`;
-      if (svg.getAttribute("aria-label") !== label) svg.setAttribute("aria-label", label);
+      set(svg, "aria-label", label);
     }
     return { update };
   }

@@ -95,7 +95,7 @@
         const kept = history.get(key) ?? { t: [], rate: [], queue: [], delay: [] };
         history.set(key, kept);
         kept.t.push(now); kept.rate.push(link.rate / 1e6); kept.queue.push(link.queue / 1e3); kept.delay.push(link.delay ?? null);
-        if (kept.t.length > 2600) for (const column of Object.values(kept)) column.splice(0, 1300);
+        if (kept.t.length > 2000) for (const column of Object.values(kept)) column.splice(0, 600);
       }
       const kept = latencies.get(identifier) ?? { seen: new Set(), t: [], ok: [], bad: [] };
       latencies.set(identifier, kept);
