@@ -232,8 +232,10 @@ UNREADABLE = """() => {
   }).map((node) => `${node.tagName} ${node.textContent.slice(0, 20)}`);
 }"""
 """Texts with less contrast than 4.5 to 1 (WCAG 2.1, 1.4.3)."""
-NAMELESS = """() => [...document.querySelectorAll("button, a, input, select")].filter((node) =>
-  node.checkVisibility() && !(node.textContent.trim() || node.ariaLabel || node.labels?.[0]?.textContent.trim())).length"""
+NAMELESS = """() => [...document.querySelectorAll("button, a, input, select")].filter((node) => {
+  const label = node.ariaLabel || node.labels?.[0]?.textContent || node.textContent;
+  return node.checkVisibility() && !label.trim();
+}).length"""
 
 
 @pytest.mark.slow
