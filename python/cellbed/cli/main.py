@@ -27,6 +27,8 @@ VERBS = {
     "up": "Bring up a testbed that runs until `cellbed down`.",
     "down": "End a testbed brought up by `cellbed up`.",
     "status": "Show live testbeds and runs.",
+    "ui": "Show live testbeds and finished runs in a browser.",
+    "top": "Show live testbeds in the terminal.",
     "exec": "Run a command on a node.",
     "migrate": "Move a running service to another node.",
     "logs": "Print the output of an application's programs.",
@@ -51,6 +53,7 @@ VERBS = {
 MODULES = {
     **dict.fromkeys(("report", "compare"), "results"),
     **dict.fromkeys(("up", "status", "meter", "exec", "logs", "tap", "migrate", "down"), "live"),
+    "top": "ui",
     **dict.fromkeys(("doctor", "grant", "vm", "clean"), "machine"),
 }
 """Modules of verbs whose module has another name."""

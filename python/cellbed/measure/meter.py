@@ -15,7 +15,7 @@ from typing import Any
 from cellbed.support.errors import printable
 
 INTERVAL_NS = 100_000_000
-"""Minimum time between two readings."""
+"""Default of the minimum time between two readings."""
 WINDOW_NS = 1_000_000_000
 """Time over which rates are averaged."""
 
@@ -47,27 +47,34 @@ class Meter:
     """A meter of the links of a running emulator.
 
     status: requests the emulator's status. directions: names of the directions to read, in this order; empty for all.
-    since_now: count drops and marks from now on instead of from the emulator's start.
+    since_now: count drops and marks from now on instead of from the emulator's start. interval_ns: minimum time between
+    two readings.
     """
 
     def __init__(
-        self, status: Callable[[], Status], directions: Sequence[str] = (), *, since_now: bool = False
+        self,
+        status: Callable[[], Status],
+        directions: Sequence[str] = (),
+        *,
+        since_now: bool = False,
+        interval_ns: int = INTERVAL_NS,
     ) -> None:
         self._status = status
         self._directions = directions
+        self._interval_ns = interval_ns
         first = status()
         self._before = _directions_by_name(first) if since_now else {}
         self._history = deque([(int(first["time_ns"]), _delivery_counts(first))])
         self._next_ns = 0
 
     def read(self, now_ns: int) -> list[Reading] | None:
-        """Return the readings at monotonic time `now_ns`, or ``None`` within 100 ms of the last readings.
+        """Return the readings at monotonic time `now_ns`, or ``None`` too early after the last readings.
 
         Errors: errors of the status request.
         """
         if now_ns < self._next_ns:
             return None
-        self._next_ns = now_ns + INTERVAL_NS
+        self._next_ns = now_ns + self._interval_ns
         status = self._status()
         time_ns = int(status["time_ns"])
         self._history.append((time_ns, _delivery_counts(status)))
