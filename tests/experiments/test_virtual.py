@@ -244,6 +244,14 @@ def test_the_times_of_a_request_are_those_of_one_measured_request(tmp_path: Path
         assert found[part].to_list() == pytest.approx(found["part_server"].to_list(), abs=5e-4), part
 
 
+def test_replies_that_follow_each_other_are_received_in_the_time_of_the_profile(tmp_path: Path) -> None:
+    # Of replies over HTTP/2 on a full link, a packet follows the previous one in less time than a program takes.
+    run = predict_web(tmp_path, {"receive": 40_000_000}, "2", keys='rate = "60 /s"', duration="3 s")
+    received = requests(run)["part_endpoint_receive"]
+    assert received.min() == pytest.approx(0.04, abs=1e-3)
+    assert received.median() == pytest.approx(0.04, abs=1e-3)
+
+
 def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None:
     times = [number * 1_000_000 for number in range(1, 13)]
     post = 'rate = "4 /s"\nmethod = "POST"\nbody_size = "100 kB"'

@@ -106,6 +106,22 @@ def test_a_byte_waits_while_its_sender_has_unsent_bytes() -> None:
     assert since == [10, 10, 20, 20, 20, 20, 200, 200, 200]
 
 
+def test_a_byte_waits_during_a_recovery_whose_packets_are_not_full() -> None:
+    log = Log()
+    log.up(0, 77, 0)
+    log.down(1, 1000, 0)
+    sent = [(10, 1448), (60, 1448), (60, 248), (70, 1448), (70, 248), (80, 1448), (120, 300)]
+    at = 1001
+    for time, payload in sent:
+        log.down(time, at, payload)
+        at += payload
+    for arrival in (60, 70, 80):
+        log.up(arrival - 10.2, 77, 0)
+    (connection,) = streams(log).connections("phone-0", 40_000, 80, arriving=True)
+    starts = np.cumsum([0, *(payload for _, payload in sent[:-1])])
+    assert [int(time) // MS for time in connection.busy_since(starts + 10)] == [10] * 7
+
+
 def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next() -> None:
     log = Log()
     log.up(0, 77, 0)

@@ -255,15 +255,17 @@ def _busy_since(
     in which the sender had none.
 
     A packet that is not full empties the sender's buffer. If the next packet immediately follows an acknowledgement,
-    the congestion window was full, and the packet's bytes may have waited since the previous packet.
+    the congestion window was full, and the packet's bytes may have waited since the previous packet; if both do, as
+    short packets in a recovery from loss, the buffer was not empty.
     """
     brings = np.flatnonzero(stop > np.r_[-1, np.maximum.accumulate(stop)[:-1]])  # no pure retransmissions
     begin = entered[brings]
     full = payload[brings] >= max(payload.max(), LEAST_FULL) - OPTIONS
-    opens = np.r_[True, ~full[:-1]]
     last = np.r_[NEVER - _AT_ONCE_NS, acknowledged][np.searchsorted(acknowledged, begin, side="right")]
     before = np.r_[begin[:1], begin[:-1]]
-    could = np.where(begin - last < _AT_ONCE_NS, before, begin)
+    permitted = begin - last < _AT_ONCE_NS
+    opens = np.r_[True, ~(full | (permitted & np.r_[permitted[1:], False]))[:-1]]
+    could = np.where(permitted, before, begin)
     since, pauses = np.full((2, len(stop)), NEVER, np.int64)
     since[brings] = could[np.maximum.accumulate(np.where(opens, np.arange(len(brings)), 0))]
     pauses[brings] = np.cumsum(np.where(opens, could - before, 0))

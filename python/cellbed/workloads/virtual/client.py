@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.kind import Deployment
@@ -57,17 +58,10 @@ class Client:
         self.generator.finish()
 
     def _watch(self, connection: Socket | DatagramSocket) -> None:
-        """Run the generator after an event at `connection`. The delay after the latest packet is as measured for
-        packets that complete replies."""
-        due_ns = 0
-
-        def happened() -> None:
-            nonlocal due_ns
-            due_ns = at_ns = self._world.now_ns + self._notice_delay_ns("receive")
-            # By then, other connections may have events, too.
-            self._world.at(at_ns, lambda: self.program.call(self._drive) if due_ns == at_ns else None)
-
-        connection.on_event = happened
+        """Run the generator after an event at `connection`. The delay is as measured for packets that complete
+        replies."""
+        connection.delay = partial(self._notice_delay_ns, "receive")
+        connection.on_event = partial(self.program.call, self._drive)
 
     def wake(self) -> None:
         """Let the generator process due events."""

@@ -175,8 +175,12 @@ class Server(Protocol):
 class Socket:
     """One end of a connection, with the interface of a non-blocking TCP socket.
 
-    on_event: called when the socket is connected or readable.
+    on_event: called when the socket is connected or readable. delay: returns the time until the program notices an
+    event, ns. noticed_ns: when the program notices the latest event.
     """
+
+    delay: Callable[[], int] = staticmethod(lambda: 0)
+    noticed_ns = 0
 
     def __init__(self, world: World, host: Host, peer: Host, ports: tuple[int, int], service: Service) -> None:
         self.world, self.host, self.peer_host = world, host, peer
@@ -309,9 +313,12 @@ DatagramServer = Callable[[bytes, Callable[[bytes], None]], None]
 
 
 class DatagramSocket:
-    """A client's non-blocking UDP socket. on_event: called when the socket is readable."""
+    """A client's non-blocking UDP socket. on_event: called when the socket is readable. delay, noticed_ns: as in
+    :class:`Socket`."""
 
     connected = True
+    delay: Callable[[], int] = staticmethod(lambda: 0)
+    noticed_ns = 0
 
     def __init__(self, world: World, host: Host, address: str, port: int) -> None:
         self._world, self._host, self._address, self._port = world, host, address, port
@@ -358,8 +365,7 @@ class DatagramSocket:
 
     def _receive(self, number: int) -> None:
         if not self._closed:
-            self._arrived.append(self._replies[number])
-            self.on_event()
+            self._world.happen(self, partial(self._arrived.append, self._replies[number]))
 
     def recv(self, size: int) -> bytes:
         if not self._arrived:
@@ -552,11 +558,11 @@ class World:
     def _opened(self, connection: int, at_client: bool) -> None:
         if (opened := self._sockets.get((connection, at_client))) is not None:
             opened.connected = True
-            opened.on_event()
+            self.happen(opened)
         elif at_client:
             client = self._resets.pop(connection)
             client.broken = True
-            client.on_event()
+            self.happen(client)
 
     def listen(self, host: Host, port: int, server: Server, app: str, *, alone: bool = True) -> None:
         """Let a server of an application accept the connections to a port of a host. alone: the server replies to
@@ -637,11 +643,28 @@ class World:
             else:
                 self._hold(receiver, lambda: self._arrived(receiver, data, ended))
             return
-        receiver.buffer += data
-        receiver.ended |= ended
-        receiver.on_event()
+
+        def change() -> None:
+            receiver.buffer += data
+            receiver.ended |= ended
+
+        self.happen(receiver, change)
         if receiver.at_client and self._is_stale(receiver):
             self._refuse(receiver)  # the acknowledgement reaches another server
+
+    def happen(self, end: Socket | DatagramSocket, change: Callable[[], None] | None = None) -> None:
+        """Report an event to the program of a socket, after earlier events. change: of the socket, by the event."""
+
+        def notice() -> None:
+            if change is not None:
+                change()
+            end.on_event()
+
+        end.noticed_ns = max(end.noticed_ns, self.now_ns + end.delay())
+        if end.noticed_ns > self.now_ns:
+            self.at(end.noticed_ns, notice)
+        else:
+            notice()
 
     def connect(self, address: str, port: int, tcp: Tcp | None = None) -> Socket:
         """Open a connection from the host of the current program. tcp: its settings, if different from the program's.
@@ -693,7 +716,7 @@ class World:
 
             def opened() -> None:
                 client.connected = True
-                client.on_event()
+                self.happen(client)
 
             self.at(machine.now_ns() + _LOOPBACK_NS, opened)
         else:
