@@ -126,7 +126,7 @@ def test_each_export_that_is_not_stored_is_counted_with_its_reason(received: Rec
     received.send(b"an export\r\n\r\n")
     received.send(b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\ncut")
     assert received.bodies() == []
-    reasons = "damaged", "8 MiB", "than gzip", "protobuf", "not complete", "gRPC", "over TLS", "to /,", "/v1/tracez,"
+    reasons = "damaged", "8 MiB", "not gzip", "not complete", "protobuf", "gRPC", "over TLS", "to /,", "/v1/tracez,"
     assert all(reason in each for reason, each in zip(reasons, received.warnings, strict=True)), received.warnings
     assert [int(each.split()[1]) for each in received.warnings] == [1, 1, 1, 2, 1, 1, 1, 1, 2]
 
