@@ -186,7 +186,7 @@ def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_
     assert again.returncode == 1
     assert "pack" in again.stderr
     packed = subprocess.run([*RECORD, "pack", str(folder)], capture_output=True, text=True, check=True)
-    assert "broken off" in packed.stdout
+    assert "interrupted" in packed.stdout
     read = read_recording(copy)  # a reader packs what a killed recorder has left
     assert read.light_uplink.height == read.description.counts["light-uplink"].sent
     assert not (copy / "journal").exists()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cellbed import Link
-from cellbed.cli.record import _with_plan
+from cellbed.cli.record import _replace_plan
 from cellbed.measure.packets import read_packets
 from cellbed.recordings.cellreplay import derive
 from cellbed.recordings.conditional import conditional_plan
@@ -332,7 +332,7 @@ def test_links_that_replay_it_are_proved(conditional: Path) -> None:
 
 def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None:
     for words in (["--for", "conditional"], ["--for=conditional"]):
-        *before, option, plan = _with_plan(["host:7700", *words])
+        *before, option, plan = _replace_plan(["host:7700", *words])
         assert (before, option) == (["host:7700"], "--plan")
         assert TrainPlan.model_validate_json(Path(plan).read_text()) == conditional_plan()
         os.close(int(Path(plan).name))

@@ -375,7 +375,7 @@ def test_a_run_of_an_unknown_kind_is_measured_and_reported_by_its_description(tm
     assert "Inference" not in text
     different = compare([known, other])
     assert different.applications[0].spans == ()
-    assert any("parts of workload are not the same" in note for note in different.notes)
+    assert any("parts of workload differ between these runs" in note for note in different.notes)
     broken = json.loads((other / "run.json").read_text())
     for key, stamp in (("end", "missing"), ("begin", "")):
         broken["applications"][0]["spans"][0][key] = stamp

@@ -182,7 +182,7 @@ fn what_a_kill_leaves_is_a_recording_without_its_last_second() {
     assert_eq!(counts.lost, 0);
     assert!((60..120).contains(&counts.sent), "{counts:?}"); // of 120 in 2 s
     assert_eq!(packed.counts["light-downlink"].sent * 3, counts.sent * 2);
-    assert!(packed.warnings[0].contains("broken off"));
+    assert!(packed.warnings[0].contains("interrupted"));
 }
 
 #[test]
