@@ -5,13 +5,14 @@
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
 above 97 % are marked. Then come percentiles within one run, whose requests depend on each other: the share of intervals
 that hold the true value, and the share of runs that have an interval; below 90 % is marked. Random processes follow,
-by kinds of ``processes.py``, without the half used to develop the rule. The last tables compare two runs: the share of
-pairs called different where both runs are equal (above 7 % is marked) and where the second is a fifth slower; then
-repeated runs of two settings, one slower than the other.
+by kinds of ``processes.py``, without the half used to develop the rule (``--developed`` prints that half alone). The
+last tables compare two runs: the share of pairs called different where both runs are equal (above 7 % is marked) and
+where the second is a fifth slower; then repeated runs of two settings, one slower than the other.
 """
 
 import argparse
 import math
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import groupby
@@ -167,6 +168,12 @@ def periodic(period: float) -> Series:
     return draw_run
 
 
+def long_range(hurst: float, deviation: float) -> Series:
+    """Return latencies that vary at all time scales: log-normal fractional Gaussian noise."""
+    draw_runs = processes.fractional(hurst, deviation)
+    return lambda n, random: draw_runs(1, n, random)[0]
+
+
 def trend(n: int, random: np.random.Generator) -> Draws:
     """Return latencies that grow by a factor of e over the run."""
     return np.exp(np.arange(n) / n + random.normal(0, 0.5, n))
@@ -189,6 +196,8 @@ RUNS: dict[str, tuple[Series, Callable[[float], float]]] = {
     "bimodal": (bimodal(0.7), cache(_quantile_of(bimodal(0.7)))),
     "periodic, 50": (periodic(50), cache(_quantile_of(periodic(50)))),
     "trend": (trend, cache(_quantile_of(trend))),
+    "long range, 0.75": (long_range(0.75, 1), lambda q: math.exp(norm.ppf(q))),
+    "long range, 0.9": (long_range(0.9, 1), lambda q: math.exp(norm.ppf(q))),
 }
 """Series of latencies and their true quantiles."""
 REQUESTS = (100, 250, 500, 1000, 2500)
@@ -233,14 +242,27 @@ def family_coverage(process: processes.Process, simulations: int, seed: int = SE
     return shares(runs, list(processes.quantiles(process, QUANTILES)))
 
 
-def family_table(simulations: int, seed: int, each: int = 10) -> None:
+def reported(seed: int, developed: bool, each: int = 10) -> list[processes.Process]:
+    """Return the half of the random processes that is reported, or the half used to develop the rule."""
+    return [process for process in processes.family(seed, each) if process.developed == developed]
+
+
+def kind_of(process: processes.Process) -> str:
+    """Return the kind of a random process."""
+    return process.name.split()[0]
+
+
+def family_table(simulations: int, seed: int, developed: bool) -> None:
     """Print the mean shares of each kind of random processes, over runs of 60 to 20,000 requests."""
     print(f"\nrandom processes, {simulations} runs of each: held and (having an interval)")
     print(f"{'':24}" + "".join(f"{label(quantile):>15}" for quantile in QUANTILES))
-    reported = [process for process in processes.family(seed, each) if not process.developed]
-    for kind, members in groupby(reported, lambda process: process.name.split()[0]):
-        held, having = np.array([family_coverage(process, simulations, seed) for process in members]).transpose(2, 0, 1)
-        means = np.nansum(held * having, axis=0) / having.sum(axis=0)
+    family = reported(seed, developed)
+    found = np.array([family_coverage(process, simulations, seed) for process in family])
+    kinds = np.array([kind_of(process) for process in family])
+    for kind in (*dict.fromkeys(kinds), "all"):
+        held, having = found[(kinds == kind) | (kind == "all")].transpose(2, 0, 1)
+        with np.errstate(invalid="ignore"):
+            means = np.nansum(held * having, axis=0) / having.sum(axis=0)
         cells = (
             f"{mean * 100:>7.0f}{f'({part * 100:.3g})':>8}" for mean, part in zip(means, having.mean(0), strict=True)
         )
@@ -274,24 +296,65 @@ COMPARED: dict[str, tuple[bool, Pairs]] = {
     "common outage": (True, _pair(outage(0.15), _part(0.1, 0.9))),
     "common cycle": (True, _pair(periodic(50), _part(0.3, 0.9))),
     "common Pareto": (True, _pair(pareto(1.2), _part(0.3, 0.9))),
+    "own long range, 0.75": (True, _pair(_part(0, 0), long_range(0.75, 0.5))),
+    "own long range, 0.9": (True, _pair(_part(0, 0), long_range(0.9, 0.5))),
     **{f"unpaired, {name}": (False, _pair(RUNS[name][0], _part(0, 0), paired=False)) for name in RUNS},
 }
 """Generators of pairs of equal runs, and whether both runs have the same requests."""
 
 
-def detection_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
+def different(pairs: Iterable[tuple[Draws, Draws]], paired: bool, factor: float = 1.0) -> list[float]:
     """Return the share of pairs called different by each percentile and, for paired runs, request by request.
     factor: slowdown of the second run."""
+    found = []
+    for first, second in pairs:
+        intervals = [
+            percentile_difference(first, factor * second, quantile, paired=paired)
+            if len(first) >= smallest_sample(quantile)
+            else (0, -math.inf, math.inf)
+            for quantile in QUANTILES
+        ]
+        intervals += [median_of_pairs(first, factor * second)] * paired
+        found.append([low > 0 or high < 0 for _, low, high in intervals])
+    return [float(share) for share in np.mean(found, axis=0)]
+
+
+def detection_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
+    """Return the shares of pairs of `COMPARED` that are called :func:`different`."""
     random, (paired, draw_pair) = np.random.default_rng([seed, n]), COMPARED[name]
-    counts = np.zeros(len(QUANTILES) + paired)
-    for _ in range(simulations):
-        first, second = draw_pair(n, random)
-        supported = [quantile for quantile in QUANTILES if n >= smallest_sample(quantile)]
-        found = [percentile_difference(first, factor * second, quantile, paired=paired) for quantile in supported]
-        found += [(0, -math.inf, math.inf)] * (len(QUANTILES) - len(supported))
-        found += [median_of_pairs(first, factor * second)] * paired
-        counts += [low > 0 or high < 0 for _, low, high in found]
-    return list(counts / simulations)
+    return different((draw_pair(n, random) for _ in range(simulations)), paired, factor)
+
+
+def family_pairs(
+    process: processes.Process, family: list[processes.Process], simulations: int, seed: int = SEED
+) -> list[list[float]]:
+    """Return the shares of equal runs of a random process that are called :func:`different`: unpaired, paired, and as
+    the own factors of paired runs with a common factor from a process of another kind."""
+    random = np.random.default_rng([seed, zlib.crc32(process.name.encode())])
+    others = [each for each in family if kind_of(each) != kind_of(process)]
+    common = others[random.integers(len(others))].draw(simulations, process.n, random)
+    own = process.draw(2 * simulations, process.n, random) ** processes.draw_log_uniform(random, 0.1, 1)
+    apart = list(zip(own[::2], own[1::2], strict=True))
+    joined = ((both * first, both * second) for both, (first, second) in zip(common, apart, strict=True))
+    return [different(apart, False), different(apart, True), different(joined, True)]
+
+
+def print_family_comparisons(simulations: int, seed: int, developed: bool) -> None:
+    """Print the false positives of comparisons over random processes, by kind and by size of the run."""
+    family, found = reported(seed, developed), {}
+    for process in family:
+        found[process.name] = family_pairs(process, family, simulations, seed)
+    groups = {kind: list(members) for kind, members in groupby(family, kind_of)}
+    for low, high in ((60, 250), (250, 1000), (1000, 5000), (5000, 20_001)):
+        groups[f"{low:,} to {high // 10 * 10:,} requests"] = [each for each in family if low <= each.n < high]
+    print(f"\nequal runs of random processes called different, %, as below; {simulations} pairs of each:")
+    print(f"{'':26}{'unpaired':>20}{'paired, own parts':>26}{'paired, common part':>26}")
+    for group, members in {**groups, "all": family}.items():
+        line = f"{group:26}"
+        for column, width in enumerate((20, 26, 26)):
+            means = np.mean([found[each.name][column] for each in members], axis=0)
+            line += f"{' / '.join(f'{each * 100:.1f}' for each in means) + '!' * int(max(means) > 0.07):>{width}}"
+        print(line, flush=True)
 
 
 def false_positives(name: str, n: int, simulations: int, seed: int = SEED) -> list[float]:
@@ -356,7 +419,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=100_000, metavar="N")
     parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="of the runs of the last tables")
+    parser.add_argument("--developed", action="store_true", help="print random processes alone, the other half")
     options = parser.parse_args()
+    if options.developed:
+        family_table(max(1, options.simulations // 1000), options.seed, True)
+        print_family_comparisons(max(1, options.simulations // 1000), options.seed, True)
+        return
     simulations = options.simulations
     print(f"coverage of 95 % intervals in %, {simulations} simulations; repetitions:")
     for heading, coverage, names in (
@@ -369,7 +437,8 @@ def main() -> None:
         columns = {n: [coverage(name, n, simulations) for name in names] for n in REPETITIONS}
         table(heading, "distribution", columns, list(names))
     within_tables(max(1, simulations // 50), options.seed)
-    family_table(max(1, simulations // 1000), options.seed)
+    family_table(max(1, simulations // 1000), options.seed, False)
+    print_family_comparisons(max(1, simulations // 1000), options.seed, False)
     print_comparisons(max(1, simulations // 500), options.seed)
     print_power_of_repetitions(max(1, simulations // 500), options.seed)
 

@@ -154,8 +154,12 @@ def weak_slow(random: Random) -> Runs:
 
 
 def long_range(random: Random) -> Runs:
+    """Return log-normal latencies of fractional Gaussian noise."""
+    return fractional(random.uniform(0.55, 0.9), random.uniform(0.2, 1))
+
+
+def fractional(hurst: float, deviation: float) -> Runs:
     """Return log-normal latencies of fractional Gaussian noise (Davies and Harte, Biometrika 74, 1987)."""
-    hurst, deviation = random.uniform(0.55, 0.9), random.uniform(0.2, 1)
 
     def draw(runs: int, n: int, random: Random) -> Draws:
         lags = np.append(np.arange(n + 1), np.arange(n - 1, 0, -1)).astype(float)

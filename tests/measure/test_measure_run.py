@@ -572,7 +572,7 @@ def test_runs_are_compared_with_intervals(tmp_path: Path) -> None:
     assert p90.run == "slow"
     assert p90.value is not None
     assert (p90.low, p90.high, p90.distinct) == (None, None, None)
-    assert p90.note == "no bound: the requests of a run depend on each other too strongly"
+    assert p90.note == "no bound: the requests of a run depend on each other too strongly; repeat the runs"
     assert p99.value is None
     assert "368" in p99.note
     notes = " ".join(comparison.notes)

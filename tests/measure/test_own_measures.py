@@ -310,7 +310,7 @@ def test_a_prediction_refuses_a_file_that_no_model_writes(tmp_path: Path) -> Non
 
 def test_measures_are_compared_with_intervals(tmp_path: Path) -> None:
     runs = [
-        predicted(tmp_path, name=name, seed=seed, mean=mean, endpoints=6).path
+        predicted(tmp_path, name=name, seed=seed, mean=mean, endpoints=10).path
         for name, mean in (("pings", "10 ms"), ("far", "15 ms"))
         for seed in (1, 2)
     ]

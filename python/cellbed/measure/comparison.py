@@ -467,7 +467,7 @@ def _difference(run: str, first: Samples, second: Samples, quantile: float, pair
     return difference
 
 
-_DEPENDENT = "the requests of a run depend on each other too strongly"
+_DEPENDENT = "the requests of a run depend on each other too strongly; repeat the runs"
 _NOT_FINITE = "not finite: a run's percentile falls among requests without a good reply"
 
 

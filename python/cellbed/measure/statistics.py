@@ -18,13 +18,22 @@ CONFIDENCE = 0.95
 PRACTICAL = 0.01
 """Minimum difference of practical size, as a share of the reference value."""
 Samples = NDArray[np.float64]
-_ORDINATES = 12
-"""Minimum number of ordinates of a spectrum that are averaged for a correlation time."""
-_EXCESS = 2.5
-"""Factor on the excess of the correlation time over 1. Runs that missed long bursts underestimate this excess most."""
-MARGIN = 30
+_ORDINATES = np.arange(1, 49)
+"""Ordinates of a spectrum, the lowest, that estimate a correlation time."""
+_EXPONENTS = np.linspace(0, 0.45, 10)[:, None]
+"""Exponents d of spectra that grow as frequency^(−2 d) towards 0: 0 is independence; the Hurst exponent is d + 0.5."""
+_CORNERS = np.array([[3], [6], [12], [24]])
+"""Ordinates below which the spectrum of a process with short memory is flat."""
+_SHAPES = np.vstack([_ORDINATES ** (-2 * _EXPONENTS), 1 / (1 + (_ORDINATES / _CORNERS) ** 2)])
+_AT_ZERO = np.append(
+    [math.pi ** (2 * d) * np.sinc(d) * math.gamma(1 - 2 * d) / (1 + 2 * d) for d in _EXPONENTS.flat],
+    np.ones(len(_CORNERS)),
+)
+"""Variance of the mean of n values, times n, for each shape of their spectrum (after Beran, Statistics for Long-Memory
+Processes, 1994, ch. 2)."""
+MARGIN = 15
 """Number of additional independent requests for an interval: a run that missed its tail counts as too many independent
-requests. ``benches/interval_coverage.py`` checks the three constants."""
+requests. ``benches/interval_coverage.py`` checks the constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,28 +145,25 @@ def _independent(samples: Samples, quantile: float) -> float:
     shares, value = (_mean_ranks(samples) - 0.5) / len(samples), percentile_value(samples, quantile)
     of_scores, below = _correlation_time(shares if quantile <= 0.5 else -np.log(1 - shares)), samples <= value
     time = _correlation_time((samples < value if below.all() else below).astype(np.float64))
-    return _effective(len(samples), max(of_scores, time))
-
-
-def _effective(n: int, time: float) -> float:
-    """Return the number of independent values that a series of `n` with a correlation time counts as."""
-    return n / (1 + _EXCESS * (time - 1))
+    return len(samples) / max(of_scores, time)
 
 
 def _correlation_time(series: Samples) -> float:
     """Return the sum of the autocorrelations of a series at all lags, positive and negative, at least 1.
 
-    The sum is the spectrum at frequency 0. The mean of the k lowest ordinates of the cosine transform estimates it with
-    k degrees of freedom (Lazarus, Lewis, Stock & Watson, "HAR Inference: Recommendations for Practice", Journal of
-    Business & Economic Statistics 36, 2018). A small k resolves slow components, even weak ones; a large k includes
-    fast components. The largest mean counts.
+    The sum is the spectrum at frequency 0. A spectrum that still grows towards 0 counts as growing on: the lowest
+    ordinates of the cosine transform are squared normal values around `_SHAPES`, times a level. The root of the result,
+    a deviation, is the mean over the shapes, weighted by their likelihoods (after Müller & Watson, "Measuring
+    Uncertainty about Long-Run Predictions", Review of Economic Studies 83, 2016).
     """
     if series.min() == series.max():
         return 1.0
     mirrored = np.concatenate([series, series[::-1]]) - series.mean()  # its Fourier transform is the cosine transform
-    spectrum = np.abs(np.fft.rfft(mirrored)[1 : len(series)]) ** 2 / len(mirrored) / series.var()
-    means = np.cumsum(spectrum) / np.arange(1, len(series))
-    return max(1.0, float(means[min(_ORDINATES, len(means)) - 1 :].max()))
+    lowest = np.fft.rfft(mirrored)[1 : len(series)][: len(_ORDINATES)]
+    spectrum, shapes = np.abs(lowest) ** 2 / len(mirrored) / series.var(), _SHAPES[:, : len(lowest)]
+    levels = (spectrum / shapes).mean(axis=1) + np.finfo(float).tiny
+    logs = -np.log(shapes).sum(axis=1) / 2 - len(lowest) / 2 * np.log(levels)
+    return max(1.0, float(np.average(np.sqrt(levels * _AT_ZERO), weights=np.exp(logs - logs.max())) ** 2))
 
 
 def _mean_ranks(samples: Samples) -> Samples:
@@ -241,7 +247,7 @@ def percentile_difference(
     value = 0.0 if values[0] == values[1] else values[1] - values[0]
     counts = [_independent(run, quantile) for run in runs]
     apart = (second <= values[1]).astype(np.float64) - (first <= values[0]) if paired else None
-    certain = (min(counts) if apart is None else _effective(len(apart), _correlation_time(apart))) - MARGIN
+    certain = (min(counts) if apart is None else len(apart) / _correlation_time(apart)) - MARGIN
     if certain < smallest_sample(quantile) or not np.isfinite(values).all():
         return value, -math.inf, math.inf
     if apart is None:
