@@ -78,7 +78,7 @@ def cellbed_(
     \b
     Start here:
       cellbed doctor                           is this machine ready?
-      cellbed run scenarios/offload-lte.toml   run a scenario, see its report
+      cellbed run --example offload-lte        run a scenario, see its report
       cellbed shell --up lte-suburban.up --down lte-suburban.down -- curl -sI https://example.org
     """
 

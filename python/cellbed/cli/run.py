@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.options import Check, JUnit, Overcommit, ScenarioFile, Verbose, conclude, require
+from cellbed.cli.options import Check, JUnit, Overcommit, Verbose, conclude, require
 from cellbed.support.errors import CellbedError
 from cellbed_node import inputs
 
 
 def run(
-    scenario: ScenarioFile,
+    scenario: Annotated[Path | None, typer.Argument(help="The scenario file (TOML).", metavar="FILE")] = None,
+    example: Annotated[
+        str | None, typer.Option("--example", help="Instead of FILE: an example that cellbed ships.", metavar="NAME")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the run's folder.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
@@ -55,21 +58,27 @@ def run(
 
     \b
     Examples:
-      cellbed run scenarios/offload-lte.toml
-      cellbed run scenarios/offload-lte.toml --dry-run
-      cellbed run scenarios/offload-lte.toml --meter
-      cellbed run scenarios/offload-lte.toml --virtual
+      cellbed run --example offload-lte
+      cellbed run --example offload-lte --virtual
+      cellbed run my.toml --dry-run
+      cellbed run my.toml --meter
       cellbed run my.toml --check --junit results.xml
       cellbed run my.toml --out /tmp/runs --json | jq '.applications[].percentiles'
     """
+    if (scenario is None) == (example is None):
+        raise CellbedError("write either a scenario file or --example NAME, such as: cellbed run --example offload-lte")
     from cellbed.testbed.machine.cgroups import enforcement, enter_delegated_scope
 
     if not (no_limits or dry_run or virtual):
         enter_delegated_scope()
     from cellbed.scenario import load_text, read
+    from cellbed.scenario.examples import find_example
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check, describe_overcommitment
 
+    if example is not None:
+        scenario = find_example(example)
+    assert scenario is not None
     text = read(scenario)
     loaded = load_text(text, scenario)
     if profile is not None and not virtual:
