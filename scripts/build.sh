@@ -65,6 +65,7 @@ assets() { # assets SET FILE: libraries in JavaScript, unless FILE is there
 beside() {
     programs
     laws
+    python scripts/man.py "$root/packaging/data/data/share/man/man1"
     assets report python/cellbed/report/assets/uPlot.iife.min.js
     assets players python/cellbed/workloads/video/players/hls.min.js
 }
