@@ -86,7 +86,7 @@ pack() { # pack PART KIND: its wheel or sdist
 case ${1:-} in
     beside) beside ;;
     editable)
-        MATURIN_PEP517_ARGS="--locked ${options[*]:0:5}" uv pip install --quiet --no-config --no-cache --no-deps \
+        MATURIN_PEP517_ARGS="--locked ${options[*]:1:4}" uv pip install --quiet --no-config --no-cache --no-deps \
             --no-build-isolation -e "$2"
         ;;
     wheel)
