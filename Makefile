@@ -63,7 +63,8 @@ audit:  ## licences and sources of all dependencies
 	cargo deny check --hide-inclusion-graph licenses bans sources
 	$(VENV)/python scripts/licences.py
 
-wheels: setup-test  ## wheels and source distributions, with SBOM, in build/dist
+wheels:  ## wheels and source distributions, with SBOM, in build/dist
+	@scripts/setup.sh core
 	@scripts/build.sh release
 	$(VENV)/auditwheel show build/dist/cellbed-[0-9]*.whl
 

@@ -79,7 +79,7 @@ pack() { # pack PART KIND: its wheel or sdist
     fi
     if [ "$1" = datacentre ]; then crates=(cellbed-datacentre) licences=datacentre/python/cellbed_datacentre/LICENCES.txt; fi
     python scripts/sbom.py "$bom" "$licences" "${crates[@]}"
-    if [ "$2" = sdist ]; then (cd "$1" && maturin sdist --quiet --out "$dist")
+    if [ "$2" = sdist ]; then (cd "$1" && maturin sdist --out "$dist")
     else (cd "$1" && maturin build --quiet --locked "${options[@]}" --sbom-include "$bom" --out "$dist"); fi
 }
 
