@@ -71,7 +71,7 @@ beside() {
 }
 
 pack() { # pack PART KIND: its wheel or sdist
-    local bom=$root/build/sbom/cellbed-$1.cdx.json crates=(cellbed-bindings cellbed-recorder cellbed-nethelper cellbed-init)
+    local bom=$root/build/sbom/${1/./core}.cdx.json crates=(cellbed-bindings cellbed-recorder cellbed-nethelper cellbed-init)
     local licences=python/cellbed/LICENCES.txt
     if [ "$1" = papers ]; then
         (cd papers && python -c "from poetry.core.masonry import api; api.build_$2('$dist')")
