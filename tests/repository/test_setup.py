@@ -51,62 +51,49 @@ def test_the_set_up_waits_for_another_program_that_holds_the_lock_of_the_package
     assert any("repository" in path.name for path in lists.iterdir())
 
 
-COMPILER = """#!/bin/sh
-# A tool that notes its call, makes its program, and during which somebody edits a file: the first line of `edits`.
-echo "${0##*/} $(echo "$*" | grep -o 'bin [a-z-]*')" >> calls
-mkdir -p target/release
-touch target/release/cellbed-net target/release/cellbed-init
-sleep 0.05
-edited=$(head -n 1 edits)
-sed -i 1d edits
-[ -z "$edited" ] || echo >> "$edited"
+BUILD = """#!/bin/sh
+echo "$@" >> calls
+[ "$1" != wheel ] || { mkdir -p build/dist && touch build/dist/cellbed-1-py3-none-any.whl; }
 """
-
-
 needs_libc = pytest.mark.skipif(not Path("/usr/include/stdio.h").exists(), reason="the set-up would install libc6-dev")
-SOURCES = ["crates/link/src/lib.rs", "crates/init/src/main.rs", "crates/nethelper/src/lib.rs", "Cargo.lock"]
 PINNED = "requirements/demo.txt"
 
 
 def _clone(path: Path) -> dict[str, str]:
     """Make a clone whose compilers and installers only note their calls. Return the environment of its set-up."""
     tools, venv = path / "tools", path / ".venv" / "bin"
-    present = ["Cargo.toml", "crates/netdev/Cargo.toml", "pyproject.toml", PINNED, "edits", "calls"]
-    beside = ["python/cellbed/testbed/x", "python/cellbed/report/assets/uPlot.iife.min.js"]
-    for name in [*SOURCES, *present, *beside]:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).touch()
-    (path / "scripts").mkdir()
-    shutil.copy(SCRIPTS / "setup.sh", path / "scripts")
-    for folder, names in ((tools, ["mosquitto", "nft", "cc"]), (venv, ["python", "cellbed"])):
+    for folder in (tools, venv, path / "scripts", path / "requirements"):
         folder.mkdir(parents=True)
+    for name in ("pyproject.toml", PINNED, "requirements/test.txt"):
+        (path / name).touch()
+    shutil.copy(SCRIPTS / "setup.sh", path / "scripts")
+    for folder, names in ((tools, ["cargo"]), (venv, ["python", "cellbed", "pip"])):
         for name in names:
             (folder / name).symlink_to("/bin/true")
-    for program in (tools / "cargo", venv / "pip", venv / "uv", venv / "maturin"):
-        program.write_text(COMPILER)
-        program.chmod(0o755)
-    (tools / "rustc").write_text("#!/bin/sh\necho rustc 1.99.0")
-    (tools / "rustc").chmod(0o755)
+    programs = {"rustc": "#!/bin/sh\necho rustc 1.99.0", "../scripts/build.sh": BUILD}
+    programs["../.venv/bin/uv"] = '#!/bin/sh\necho uv "$@" | grep -oE "^uv|[^ ]*(txt|whl)$" | xargs >> calls\n'
+    for name, content in programs.items():
+        (tools / name).write_text(content)
+        (tools / name).chmod(0o755)
     return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": "/bin/true"}
 
 
 @needs_libc
-def test_what_is_edited_while_the_set_up_compiles_is_compiled_by_the_next_one(tmp_path: Path) -> None:
+def test_a_demo_installs_the_wheel_that_it_builds_but_not_over_an_editable_installation(tmp_path: Path) -> None:
     environment = _clone(tmp_path)
 
-    def compiled(*edits: str) -> list[str]:
+    def calls() -> list[str]:
         (tmp_path / "calls").write_text("")
-        (tmp_path / "edits").write_text("".join(f"{name}\n" for name in edits))
         subprocess.run([tmp_path / "scripts" / "setup.sh", "demo"], check=True, env=environment, capture_output=True)
         return (tmp_path / "calls").read_text().split("\n")[:-1]
 
-    module, net, init = ["maturin "], ["cargo bin cellbed-net"], ["cargo bin cellbed-init"]
-    install = ["pip ", "uv ", "uv "]
-    assert compiled("", "", PINNED, "", SOURCES[1]) == install + net + init
-    assert compiled("", SOURCES[0]) == install + init
-    assert compiled(SOURCES[2]) == module + net
-    assert compiled() == module + net
-    assert compiled() == []
+    wheel = ["wheel .", "uv build/dist/cellbed-1-py3-none-any.whl"]
+    assert calls() == [f"uv {PINNED}", *wheel]
+    assert calls() == wheel
+    (tmp_path / PINNED).write_text("changed")
+    assert calls() == [f"uv {PINNED}", *wheel]
+    (tmp_path / ".venv" / ".editable").touch()
+    assert calls() == ["uv requirements/test.txt", "beside", "editable ."]
 
 
 def _wheel(folder: Path, content: str) -> str:
@@ -159,8 +146,11 @@ def test_the_set_up_installs_nothing_but_pinned_packages_and_the_clone() -> None
     assert by_pip.endswith("--no-deps -r requirements/uv.txt")
     (by_uv,) = re.findall(r'uv" pip install .*', script)
     assert by_uv.endswith('--no-deps "$@"')
-    arguments = set(re.findall(r"add_packages (-[^;\n]*)", script))
-    assert arguments == {'-r "requirements/$1.txt"', '--no-build-isolation -e "$part"'}
+    arguments = set(re.findall(r"    add_packages (-[^;\n]*)", script))
+    assert arguments == {'-r "requirements/$pins.txt"', "--reinstall build/dist/cellbed-*.whl"}
+    (editable,) = re.findall(r"uv pip install .*\n.*-e", (SCRIPTS / "build.sh").read_text())
+    assert "--no-deps" in editable
+    assert "--no-build-isolation" in editable
 
 
 def _pins(name: str) -> dict[str, str]:
@@ -178,7 +168,8 @@ def test_pinned_packages_satisfy_the_project_and_agree_with_the_tested_ones(name
     pins = _pins(name)
     project = tomllib.loads((REQUIREMENTS.parent / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    needed = {"test": extras["dev"], "quic": extras["quic"], "vision": extras["vision"]}.get(name, [])
+    extra = {"test": ["dev", "migration", "quic", "translation", "vision"]}.get(name, [name])
+    needed = [each for kind in extra for each in extras.get(kind, [])]
     if name in ("demo", "test"):
         needed = [*needed, *project["project"]["dependencies"], *project["build-system"]["requires"]]
     if name == "test":

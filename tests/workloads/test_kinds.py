@@ -193,7 +193,7 @@ def test_keys_that_do_not_fit_are_errors_with_a_remedy(
 
 
 CHROMIUM = (PROGRAMS, "sudo apt install chromium")
-VISION = ".venv/bin/pip install --no-deps -r requirements/vision.txt"
+VISION = "pip install 'cellbed[vision]' && pip install --no-deps mediapipe=="
 QUIC = 'protocol = "quic"\nupload = ["1 MB"]\nrate = "1 /s"'
 WITHOUT = [
     ("call", "", *CHROMIUM),
@@ -204,7 +204,8 @@ WITHOUT = [
     ("video", "", ("dash.js",), "scripts/fetch_assets.py players"),
     ("segmentation", 'rate = "3 /s"', ("ai_edge_litert",), VISION),
     ("plates", 'rate = "3 /s"', ("rapidocr_onnxruntime",), VISION),
-    ("transfers", QUIC, ("aioquic",), VISION.replace("vision", "quic")),
+    ("translation", 'rate = "3 /s"', ("ctranslate2",), "pip install 'cellbed[translation]'"),
+    ("transfers", QUIC, ("aioquic",), "pip install 'cellbed[quic]'"),
 ]
 
 

@@ -1,18 +1,18 @@
 """Places of MQTT packets in a byte stream, connections to other servers, and the configuration of a broker."""
 
 import contextlib
+import json
 import select
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed_node.lifecycle import WorkloadError
-from cellbed_node.offloading import broker
 from cellbed_node.offloading.mqtt import Connection, PacketOffsets, PacketSocket
 from run_commands import free_port
 
@@ -108,9 +108,36 @@ def test_the_time_of_a_full_send_buffer_is_counted_until_it_takes_bytes_again() 
         receiver.close()
 
 
-def test_a_missing_mosquitto_is_named_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(broker, "find", lambda _: None)
-    with pytest.raises(WorkloadError, match="sudo apt install mosquitto"):
-        broker.main({"addresses": ["127.0.0.1"], "port": 1883, "configuration": str(tmp_path / "broker.conf")})
+def test_without_mosquitto_a_small_broker_passes_requests_and_replies_and_says_so(tmp_path: Path) -> None:
+    port, received = free_port(), list[bytes]()
+    config = {"addresses": ["127.0.0.1"], "port": port, "configuration": str(tmp_path / "broker.conf")}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code = (
+        "from cellbed_node import lifecycle; from cellbed_node.offloading import broker; broker.find = lambda _: None; "
+    )
+    command = [sys.executable, "-c", f"{code}lifecycle.run(broker.main)", "--config", str(tmp_path / "config.json")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        note, ready = (json.loads(process.stdout.readline()) for _ in range(2))
+        assert "sudo apt install mosquitto" in note["text"]
+        assert ready == {"event": "ready"}
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert stranger.recv(1) == b""
+        reader = Connection(
+            "127.0.0.1", port, "reader", topic="a", on_message=lambda each: received.append(each.payload)
+        )
+        writer = Connection("127.0.0.1", port, "writer")
+        _drive(reader, lambda: reader.ready)
+        _drive(writer, lambda: writer.ready)
+        large = bytes(300_000)
+        for topic, payload in (("other", b"no"), ("a", b"first"), ("a", large)):
+            writer.publish(topic, payload)
+        _drive(writer, lambda: not writer.writers)
+        _drive(reader, lambda: len(received) == 2)
+        assert received == [b"first", large]
+        reader.close()
+        writer.close()
+        process.stdin.close()
+    assert process.returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 
 import typer
@@ -57,6 +58,9 @@ MODULES = {
     **dict.fromkeys(("doctor", "grant", "vm", "clean"), "machine"),
 }
 """Modules of verbs whose module has another name."""
+_LIBRARY = re.compile(r"(lib\S+\.so[.\d]*): cannot open shared object file")
+_LIBRARIES = {"libstdc++.so.6": "libstdc++6", "libgomp.so.1": "libgomp1", "libgcc_s.so.1": "libgcc-s1"}
+"""Debian packages of libraries that wheels take from the system."""
 
 app = typer.Typer(
     cls=group("cellbed.cli", VERBS, MODULES),
@@ -132,6 +136,13 @@ def main() -> None:
         if was_interrupted():
             print("interrupted", file=sys.stderr)
             sys.exit(130)
+        if isinstance(error, ImportError) and (found := _LIBRARY.search(str(error))) is not None:
+            package = _LIBRARIES.get(found[1], f"the package that contains {found[1]}")
+            print(
+                f"error: a Python package needs {found[1]}, which is missing: sudo apt install {package}",
+                file=sys.stderr,
+            )
+            sys.exit(OperatingSystemError.exit_code)
         if not _is_of_polars(error):
             raise
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)

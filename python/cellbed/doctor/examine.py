@@ -23,7 +23,7 @@ def examine() -> list[Check]:
         kernel.tun(machine),
         kernel.user_namespaces(machine),
         limits.limits(machine),
-        software.program(machine, "mosquitto", "mosquitto", "the MQTT workloads", "missing"),
+        software.program(machine, "mosquitto", "mosquitto", "the MQTT workloads; without it a small broker serves"),
         kernel.congestion_control(machine),
         kernel.laws(),
         software.containers(machine),

@@ -457,12 +457,13 @@ class RealRun(Run):
 def _name_files(plan: Plan, raw: Path) -> tuple[tuple[str, str], ...]:
     """Write the files that resolve names on nodes; return them with the files that they replace.
 
-    Nodes cannot reach this machine's name servers: a program that asked them would wait for 10 s.
+    Nodes cannot reach this machine's name servers: a program that asked them would wait for 10 s. A file that this
+    machine lacks cannot be replaced: without /etc/hosts, programs find other nodes by their addresses alone.
     """
     (raw / "hosts").write_text(plan.hosts, encoding="utf-8")
     (raw / "resolv.conf").write_text("# No name server: all names are in /etc/hosts.\n", encoding="utf-8")
-    names = ("hosts", "resolv.conf") if Path("/etc/resolv.conf").exists() else ("hosts",)
-    return tuple((str(raw / name), f"/etc/{name}") for name in names)
+    names = ("hosts", "resolv.conf")
+    return tuple((str(raw / name), f"/etc/{name}") for name in names if Path(f"/etc/{name}").exists())
 
 
 def _since_command(moment_ns: int) -> float:

@@ -88,14 +88,18 @@ class Law:
         return self.name if self.path.parent == FOLDER else str(self.path)
 
     def compiled(self, target: Target) -> Path:
-        """Return the law's object for the kernel (BPF) or its shared object for this machine, from the user's cache.
+        """Return the law's object for the kernel (BPF) or its shared object for this machine.
 
-        The law is compiled if its header or an included header has changed. Errors: :class:`LawError`.
+        That of a shipped law is in the package; else it is in the user's cache, and is compiled if its header or an
+        included header has changed. Errors: :class:`LawError`.
         """
+        # In Linux 6.10, <linux/tcp.h> gave cong_control two additional arguments before the last one.
+        argument = 3 if kernel_version() >= (6, 10) else 1
+        object_name = f"{self.name}.{argument}.o" if target == "kernel" else f"{self.name}.so"
+        if self.path.parent == FOLDER and (packaged := _packaged(object_name)) is not None:
+            return packaged
         include = ["-include", str(self.path)]
         if target == "kernel":
-            # In Linux 6.10, <linux/tcp.h> gave cong_control two additional arguments before the last one.
-            argument = 3 if kernel_version() >= (6, 10) else 1
             place = kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
         else:
             options = [*include, "-shared", "-fPIC", "-nostartfiles"]
@@ -141,11 +145,26 @@ class Law:
 
 
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
-    """Return the BPF object of a source in this folder for this kernel, from the user's cache.
+    """Return the BPF object of a source in this folder: from the package, or with `options` from the user's cache.
 
     blamed: the file that errors name. Errors: :class:`LawError`.
     """
+    if not options and (packaged := _packaged(f"{source.removesuffix('.c')}.o")) is not None:
+        return packaged
     return _compile(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"])
+
+
+def _packaged(name: str) -> Path | None:
+    """Return an object that the package contains; None if it was built from other sources than those of the package."""
+    path = FOLDER / "objects" / _sources() / name
+    return path if path.exists() else None
+
+
+@cache
+def _sources() -> str:
+    """Return the hash of the laws' sources, as ``scripts/build.sh`` computes it."""
+    content = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _compile(compiler: str, source: Path, blamed: Path, options: list[str]) -> Path:

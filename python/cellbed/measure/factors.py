@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cellbed.measure.distributions import student_cdf, student_quantile
 from cellbed.measure.repetitions import (
     difference_of_pairs,
     holm,
@@ -216,8 +217,6 @@ def _compare_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
     """Yield the rows of effects by least squares over the means of points: a linear term for a range, and one term per
     level but the first for other factors. Intervals are of the coefficients, so they include the error of the
     fit."""
-    from scipy.special import stdtr, stdtrit
-
     labels, values, present = _grid(study, app, measure)
     terms = [_terms(factor, [each[at] for each in labels]) for at, factor in enumerate(study.factors)]
     design = np.column_stack([np.ones(len(labels)), *(column for _, found in terms for *_, column in found)])
@@ -244,8 +243,8 @@ def _compare_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
                 yield factor.name, first, level, _refusal(why)
                 continue
             slope, error = float(slopes[place]), float(errors[place])
-            half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-            p = float(2 * stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)
+            half = student_quantile(freedom, (1 + CONFIDENCE) / 2) * error
+            p = 2 * student_cdf(freedom, -abs(slope) / error) if error else float(slope == 0)
             shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p, "base": means.mean()}
             about = {"repetitions": int(used.sum()), "note": None}
             about |= dict.fromkeys(_RATIO)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cellbed.measure.distributions import binomial_cdf, student_cdf, student_quantile
 from cellbed.measure.statistics import CONFIDENCE, finite, smallest_sample
 
 Values = NDArray[np.float64]
@@ -118,10 +119,8 @@ def median_bounds(samples: Values) -> tuple[Values, Values]:
 
 
 def _lower_end(ordered: Values) -> Values:
-    from scipy.special import bdtr
-
     n, tail = ordered.shape[-1], (1 - CONFIDENCE) / 2
-    above = bdtr(np.arange(n), n, 0.5)  # at index r − 1: the probability that order statistic r is above
+    above = binomial_cdf(n, 0.5)[:-1]  # at index r − 1: the probability that order statistic r is above
     rank = int(np.searchsorted(above, tail, side="right"))
     under, over = tail - above[rank - 1], above[rank] - tail
     share = 1 / (1 + rank * over / ((n - rank) * under)) if under > 0 else 0.0
@@ -154,13 +153,11 @@ def ratio_of_pairs(first: ArrayLike, second: ArrayLike) -> Interval | None:
 
 def p_of_pairs(differences: ArrayLike) -> float:
     """Return the p-value of Student's t for a mean difference of zero. Needs at least two pairs, all finite."""
-    from scipy.special import stdtr
-
     sample, n = _sample(differences)
     deviation, mean = float(sample.std(ddof=1)), float(sample.mean())
     if deviation == 0:
         return 1.0 if mean == 0 else 0.0
-    return float(2 * stdtr(n - 1, -abs(mean) / (deviation / math.sqrt(n))))
+    return float(2 * student_cdf(n - 1, -abs(mean) / (deviation / math.sqrt(n))))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -191,9 +188,7 @@ def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
 
 
 def _t(n: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    return student_quantile(n - 1, (1 + CONFIDENCE) / 2)
 
 
 def _values(values: ArrayLike) -> Values:

@@ -14,6 +14,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.measure.distributions import binomial_cdf
+
 CONFIDENCE = 0.95
 PRACTICAL = 0.01
 """Minimum difference of practical size, as a share of the reference value."""
@@ -186,10 +188,7 @@ def interval_ranks(n: int, quantile: float) -> tuple[int, int] | None:
     tail = (1 - CONFIDENCE) / 2
     if n < smallest_sample(quantile):
         return None
-    # Imported here: this module is imported before a run begins.
-    from scipy.special import bdtr
-
-    cumulative = bdtr(np.arange(n + 1), n, quantile)  # P(B ≤ k)
+    cumulative = binomial_cdf(n, quantile)
     low = int(np.searchsorted(cumulative, tail, side="right"))  # number of k with P(B ≤ k) ≤ α/2
     high = int(np.searchsorted(cumulative, 1 - tail, side="left")) + 1  # the first k with P(B ≤ k) ≥ 1 − α/2, plus one
     return low, high

@@ -108,8 +108,7 @@ class Application(Table):
 
     @property
     def packages(self) -> dict[str, str]:
-        """Return the optional Python packages that cellbed's programs need, each with the name of its file in
-        ``requirements/``."""
+        """Return the optional Python packages that cellbed's programs need, each with its extra of cellbed."""
         return {}
 
     @property

@@ -41,12 +41,9 @@ class Example:
 
 
 def examples() -> dict[str, Example]:
-    """Return the examples by name: of the installed package, or of the clone. Errors: :class:`CellbedError`."""
-    package = Path(str(files("cellbed")))
-    for folder in (package / "examples", package / "scenarios", package.parents[1] / "scenarios"):
-        if found := sorted(folder.glob("*.toml")):
-            return {path.stem: Example(path.stem, _sentence(path), path) for path in found}
-    raise CellbedError(f"{package / 'examples'}: the examples are missing: install cellbed again")
+    """Return the examples by name."""
+    folder = Path(str(files("cellbed") / "examples"))
+    return {path.stem: Example(path.stem, _sentence(path), path) for path in sorted(folder.glob("*.toml"))}
 
 
 def find_example(name: str) -> Example:

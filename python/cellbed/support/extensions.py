@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cellbed.support.errors import CellbedError
+from cellbed_node.extras import remedy
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, SelectableGroups
@@ -53,10 +54,5 @@ def scan() -> "SelectableGroups":
 def load(group: str, name: str, what: str, extra: str) -> Any:
     """Return an imported entry point. Raises CellbedError with the extra that installs `what` if it is missing."""
     if (entry := entries(group).get(name)) is None:
-        raise CellbedError(f"{what} is not installed; {remedy(extra)}")
+        raise CellbedError(f"{what} is not installed; install it with: {remedy(extra)}")
     return entry.load()
-
-
-def remedy(extra: str) -> str:
-    """Return the command that installs an extra of cellbed."""
-    return f"install it with: pip install 'cellbed[{extra}]'"

@@ -26,6 +26,7 @@ from cellbed.testbed.machine.flows import compile_sampler
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
+from cellbed_node.extras import remedy
 from cellbed_node.processes import find
 from cellbed_node.temporary import remove_tree
 
@@ -187,8 +188,8 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"
             found.append(Problem((*scenario.path_of(name), "kind"), text))
         routed = [key for key, role in application.roles() if scenario.nodes[role.on].backend.routed]
-        for where, what, remedy, is_here, roles in _needs(application):
-            text = f"needs {what}: {remedy}"
+        for where, what, command, is_here, roles in _needs(application):
+            text = f"needs {what}: {command}"
             if is_here and any(role in routed for role in roles):
                 text = f"needs {what}, which is not sent to nodes that are other machines: use nodes here"
             elif is_here:
@@ -213,8 +214,8 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
             sound[name] = functools.partial(backend.missing, group.backend)
     for path, role in scenario.programs():
         if role.on in sound:
-            for key, command in role.commands():
-                if problem := sound[role.on](command, role.environment, role.folder):
+            for key, program in role.commands():
+                if problem := sound[role.on](program, role.environment, role.folder):
                     found.append(Problem((*path, *key), problem))
     return [*found, *_migration_problems(scenario, sound)]
 
@@ -235,6 +236,9 @@ def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., st
                 each.policy.decider()
             except CellbedError as error:
                 yield Problem(("migrations", index, "policy"), str(error))
+        if each.compression and find_spec("zstandard") is None:
+            text = f"the package zstandard is missing: {remedy('migration')}"
+            yield Problem(("migrations", index, "compression"), text)
         if find("nft") is None:
             yield Problem(("migrations", index, "to"), "clients follow a service by nft: sudo apt install nftables")
         elif (lacking := each.traits.lacks()) is not None:
@@ -244,10 +248,9 @@ def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., st
 def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tuple[str, ...]]]:
     """Yield the packages, programs and files that an application needs: key, description, how to install it, whether
     it is installed, and the roles that run it."""
-    for name, requirements in application.packages.items():
-        remedy = f".venv/bin/pip install --no-deps -r requirements/{requirements}.txt"
+    for name, extra in application.packages.items():
         is_here = find_spec(name.replace("-", "_")) is not None
-        yield "kind", f"the package {name}", remedy, is_here, ("client", "server")
+        yield "kind", f"the package {name}", remedy(extra), is_here, ("client", "server")
     for key, names, package in application.tools:
         yield key, f"the program {names[0]}", f"sudo apt install {package}", any(map(find, names)), ("client",)
     for key, file, command in application.third_party_files:

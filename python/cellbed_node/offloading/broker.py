@@ -1,4 +1,4 @@
-"""The MQTT broker Mosquitto on a remote node.
+"""The MQTT broker on a remote node: Mosquitto, or a small one where Mosquitto is not installed.
 
 Run as ``python -m cellbed_node.offloading.broker --config FILE.json``; :func:`main` describes the file.
 """
@@ -14,7 +14,7 @@ from cellbed_node import lifecycle
 from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.processes import die_with_parent, find
 
-MISSING = "the MQTT broker Mosquitto is not installed: sudo apt install mosquitto"
+_SMALL = "Mosquitto is not installed (sudo apt install mosquitto): a small broker of cellbed passes the messages"
 _CHECK_S = 0.01
 _CONFIGURATION = """\
 # Written by cellbed for one run.
@@ -56,12 +56,21 @@ def main(config: dict[str, Any]) -> None:
     """Become the broker, and announce when it listens. config: ``addresses``, ``port``, and ``configuration``: path for
     the configuration file.
 
-    A shell remains, which ends the broker at the end of standard input, and ends with the broker. Errors:
-    :class:`WorkloadError` if Mosquitto is not installed.
+    A shell remains, which ends Mosquitto at the end of standard input, and ends with it. Errors: :class:`WorkloadError`
+    if the small broker cannot listen.
     """
     program = find_mosquitto()
     if program is None:
-        raise WorkloadError(MISSING)
+        import asyncio
+
+        from cellbed_node.offloading.small_broker import serve
+
+        lifecycle.announce("note", text=_SMALL)
+        try:
+            asyncio.run(serve(config["addresses"], config["port"]))
+        except OSError as error:
+            raise WorkloadError(f"the broker cannot listen: {error.strerror or error}") from error
+        return
     user = pwd.getpwuid(0).pw_name if os.geteuid() == 0 else None
     Path(config["configuration"]).write_text(configuration(config["addresses"], config["port"], user), encoding="utf-8")
     broker = os.getpid()

@@ -61,11 +61,14 @@ def points(sweep: SweepFile) -> list[Point]:
 def strata(factors: int, count: int, seed: int) -> list[list[float]]:
     """Return a Latin hypercube: `count` points in the unit cube, so that each coordinate has one value in each of
     `count` equal strata."""
-    if not factors:
-        return [[] for _ in range(count)]
-    from scipy.stats import qmc
+    import numpy as np
 
-    drawn: list[list[float]] = qmc.LatinHypercube(d=factors, seed=seed).random(count).tolist()
+    generator = np.random.default_rng(seed)
+    within = generator.uniform(size=(count, factors))
+    strata = np.tile(np.arange(1, count + 1), (factors, 1))
+    for row in strata:
+        generator.shuffle(row)
+    drawn: list[list[float]] = ((strata.T - within) / count).tolist()
     return drawn
 
 

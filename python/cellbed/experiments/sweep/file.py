@@ -19,6 +19,7 @@ from cellbed.scenario.table import Table, written
 from cellbed.support import extensions
 from cellbed.support.extensions import FileKind
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
+from cellbed_node.extras import remedy
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.kinds import TrialKind
@@ -268,8 +269,8 @@ def parse_sweep(text: str, source: str) -> SweepFile:
     data = tables(text, source, SWEEP)
     try:
         for name in data.keys() & extensions.FILES.keys() - extensions.entries("trials").keys():
-            remedy = extensions.remedy(extensions.FILES[name])
-            raise TablesError([Problem((name,), f"this kind of trials is not installed; {remedy}")])
+            text = f"this kind of trials is not installed; install it with: {remedy(extensions.FILES[name])}"
+            raise TablesError([Problem((name,), text)])
         sweep = validate(_model(), data, {})
         if found := sweep.misfits():
             raise TablesError(found)

@@ -2,17 +2,15 @@
 
 Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018, Table 2
 and Figure 4(d), at 224 × 224 and width 1.0. Batch normalisation has neutral statistics and is folded into the biases of
-the convolutions, as an exporter for inference does.
+the convolutions, as an exporter for inference does. The messages of ONNX (onnx.proto, IR version 8) are written here,
+without the library.
 """
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cellbed.workloads.cache import Note, build_elsewhere, build_file, silent
-
-if TYPE_CHECKING:
-    import onnx
 
 NOTE = "seeded weights: compute is real, labels are not"
 NOTE_DETAIL = (
@@ -27,6 +25,8 @@ CLASSES = 1000
 _FORMAT = 1
 _OPSET = 17
 _IR_VERSION = 8
+_FLOAT, _INT, _INTS = 1, 2, 7
+"""Values of TensorProto.DataType and AttributeProto.AttributeType."""
 
 # Table 2: expansion t, output channels c, repetitions n, stride s of the first repetition.
 _BOTTLENECKS = (
@@ -50,13 +50,12 @@ def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
     return path
 
 
-def build(seed: int = SEED) -> "onnx.ModelProto":
-    """Return the model: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000].
+def build(seed: int = SEED) -> bytes:
+    """Return the model's file: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000].
 
     The same seed gives the same bytes.
     """
     import numpy
-    from onnx import TensorProto, helper
 
     graph = _Graph(seed)
     graph.weigh("zero", numpy.float32(0))
@@ -79,16 +78,33 @@ def build(seed: int = SEED) -> "onnx.ModelProto":
     graph.weigh("classifier.weight", graph.normal((CLASSES, _LAST), 2 / _LAST))
     graph.weigh("classifier.bias", numpy.zeros(CLASSES, numpy.float32))
     newest = graph.append("Gemm", newest, "classifier.weight", "classifier.bias", output="logits", transB=1)
-    made = helper.make_graph(
-        graph.nodes,
-        "MobileNetV2",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, SIDE, SIDE])],
-        [helper.make_tensor_value_info(newest, TensorProto.FLOAT, [1, CLASSES])],
-        initializer=graph.weights,
-        doc_string=NOTE,
-    )
-    opset = helper.make_opsetid("", _OPSET)
-    return helper.make_model(made, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="cellbed")
+    ends = (_field(11, _value_info("image", 1, 3, SIDE, SIDE)), _field(12, _value_info(newest, 1, CLASSES)))
+    made = (*(_field(1, each) for each in graph.nodes), _field(2, "MobileNetV2"))
+    made = (*made, *(_field(5, each) for each in graph.weights), _field(10, NOTE), *ends)
+    opset = _field(1, "") + _field(2, _OPSET)
+    return _field(1, _IR_VERSION) + _field(2, "cellbed") + _field(7, b"".join(made)) + _field(8, opset)
+
+
+def _field(number: int, value: int | str | bytes) -> bytes:
+    """Return a field of a message in the format of Protocol Buffers."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    content = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    groups = []
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*groups, value))
+
+
+def _value_info(name: str, *shape: int) -> bytes:
+    """Return a ValueInfoProto: the name and shape of an input or output."""
+    sizes = b"".join(_field(1, _field(1, size)) for size in shape)
+    return _field(1, name) + _field(2, _field(1, _field(1, _FLOAT) + _field(2, sizes)))
 
 
 class _Graph:
@@ -98,15 +114,16 @@ class _Graph:
         import numpy
 
         self._random = numpy.random.Generator(numpy.random.PCG64(seed))
-        self.nodes: list[Any] = []
-        self.weights: list[Any] = []
+        self.nodes: list[bytes] = []
+        self.weights: list[bytes] = []
 
     def weigh(self, name: str, value: Any) -> str:
         """Add a constant."""
         import numpy
-        from onnx import numpy_helper
 
-        self.weights.append(numpy_helper.from_array(numpy.asarray(value), name))
+        content = numpy.asarray(value, "<f4")
+        sizes = b"".join(_field(1, size) for size in content.shape)
+        self.weights.append(sizes + _field(2, _FLOAT) + _field(8, name) + _field(9, content.tobytes()))
         return name
 
     def normal(self, shape: tuple[int, ...], variance: float) -> Any:
@@ -115,10 +132,15 @@ class _Graph:
 
     def append(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Append an operator; return the name of its output."""
-        from onnx import helper
-
         newest = output or f"{operator.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [newest], **attributes))
+        node = [*(_field(1, each) for each in inputs), _field(2, newest), _field(4, operator)]
+        for name, value in sorted(attributes.items()):
+            if isinstance(value, int):
+                content = _field(3, value) + _field(20, _INT)
+            else:
+                content = b"".join(_field(8, each) for each in value) + _field(20, _INTS)
+            node.append(_field(5, _field(1, name) + content))
+        self.nodes.append(b"".join(node))
         return newest
 
     def convolve(
@@ -153,4 +175,4 @@ class _Graph:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_bytes(build(int(sys.argv[2])).SerializeToString(deterministic=True))
+    Path(sys.argv[1]).write_bytes(build(int(sys.argv[2])))

@@ -21,7 +21,6 @@ from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 from cellbed_node.offloading import task
-from cellbed_node.offloading.broker import MISSING, find_mosquitto
 
 PORT = 1883
 """Registered port of MQTT."""
@@ -114,8 +113,6 @@ class Kind:
         model = Path(table.model) if table.model is not None else self.model(table, cache, silent)
         options = {"model": str(model.absolute()), **self.options(table)}
         port += deployment.number  # one node can have brokers of several applications
-        if find_mosquitto() is None and any(not node.backend.routed for node in servers):
-            raise CellbedError(MISSING)
         started: list[Process | Command] = []
         for node in servers:
             addresses = sorted({str(node.ipv4), deployment.listening(node), _LOOPBACK})

@@ -23,14 +23,23 @@ from cellbed.workloads.virtual.model import Draw, Model, Packets, Sample, Sampli
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Program, Socket, World
 from cellbed_node import lifecycle
 from cellbed_node.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
+from cellbed_node.offloading.small_broker import (
+    CONNACK,
+    CONNACK_BODY,
+    CONNECT,
+    PUBLISH,
+    SUBACK,
+    SUBSCRIBE,
+    length,
+    packet,
+    read_length,
+    take_packet,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
-_CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK = 1, 0x20, 3, 8, 0x90
 _RESPONSE_TOPIC, _CORRELATION_DATA = 0x08, 0x09
-_CONNACK_BODY = bytes((0, 0, 6, 0x22, 0, 10, 0x21, 0xFF, 0xFF))
-"""CONNACK of Mosquitto 2 with our configuration: accepted, maximum topic alias, maximum messages in flight."""
 
 
 class Broker:
@@ -45,18 +54,18 @@ class Broker:
 
         def received(data: bytes) -> None:
             rest.extend(data)
-            while (packet := _take_packet(rest)) is not None:
-                self._process(connection, *packet)
+            while (taken := take_packet(rest)) is not None:
+                self._process(connection, *taken)
 
         return received
 
     def _process(self, connection: Socket, first: int, body: bytes) -> None:
         kind = first >> 4
-        if kind == _CONNECT:
-            connection.send(_packet(_CONNACK, _CONNACK_BODY))
-        elif kind == _SUBSCRIBE:
-            connection.send(_packet(_SUBACK, body[:2] + bytes((0, 0))))
-        elif kind == _PUBLISH:
+        if kind == CONNECT:
+            connection.send(packet(CONNACK, CONNACK_BODY))
+        elif kind == SUBSCRIBE:
+            connection.send(packet(SUBACK, body[:2] + bytes((0, 0))))
+        elif kind == PUBLISH:
             properties, payload = _parse_publish(body)
             topic = properties.get(_RESPONSE_TOPIC, b"")
             correlation = properties.get(_CORRELATION_DATA, b"")
@@ -70,54 +79,18 @@ class Broker:
 def publish(topic: bytes, correlation: bytes, payload: bytes) -> bytes:
     """Return the packet of a message with correlation data (MQTT 5.0, §3.3)."""
     properties = bytes((_CORRELATION_DATA,)) + _text(correlation)
-    return _packet(_PUBLISH << 4, _text(topic) + _length(len(properties)) + properties + payload)
-
-
-def _packet(first: int, body: bytes) -> bytes:
-    return bytes((first,)) + _length(len(body)) + body
+    return packet(PUBLISH << 4, _text(topic) + length(len(properties)) + properties + payload)
 
 
 def _text(content: bytes) -> bytes:
     return len(content).to_bytes(2, "big") + content
 
 
-def _length(value: int) -> bytes:
-    """Return a variable byte integer (MQTT 5.0, §1.5.5)."""
-    found = bytearray()
-    while True:
-        value, digit = divmod(value, 128)
-        found.append(digit | (0x80 if value else 0))
-        if not value:
-            return bytes(found)
-
-
-def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """Return the integer at a position and the next position; None if the integer is incomplete."""
-    value = shift = 0
-    while at < len(data):
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            return value, at
-    return None
-
-
-def _take_packet(stream: bytearray) -> tuple[int, bytes] | None:
-    """Remove the first packet of a stream; return its first byte and its body, or None if incomplete."""
-    found = _read_length(stream, 1)
-    if found is None or len(stream) < sum(found):
-        return None
-    length, begin = found
-    first, body = stream[0], bytes(stream[begin : begin + length])
-    del stream[: begin + length]
-    return first, body
-
-
 def _parse_publish(body: bytes) -> tuple[dict[int, bytes], bytes]:
     """Return properties and payload of a message of QoS 0 whose properties are texts."""
     at = 2 + int.from_bytes(body[:2], "big")
-    length, at = _read_length(body, at) or (0, at)
-    end, properties = at + length, {}
+    size, at = read_length(body, at) or (0, at)
+    end, properties = at + size, {}
     while at < end:
         size = int.from_bytes(body[at + 1 : at + 3], "big")
         properties[body[at]] = body[at + 3 : at + 3 + size]

@@ -21,3 +21,7 @@ class Translation(Offloading):
         "seeded weights.",
     )
     sentences: int = Field(100, ge=1, le=10000, description="Number of sentences in the data bank.")
+
+    @property
+    def packages(self) -> dict[str, str]:
+        return dict.fromkeys(("ctranslate2", "sentencepiece"), "translation")

@@ -1,0 +1,1 @@
+complete --command cellbed --no-files --arguments "(env _CELLBED_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) cellbed)" --condition "env _CELLBED_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) cellbed"
