@@ -370,7 +370,7 @@ def test_an_ended_simulation_leaves_nothing(how: signal.Signals, tmp_path: Path)
 
 
 def test_a_file_that_cannot_grow_is_one_line(tmp_path: Path) -> None:
-    simulation = f"{sys.executable} -m cellbed simulate {write(tmp_path)} --out out"
+    simulation = f"{sys.executable} -B -m cellbed simulate {write(tmp_path)} --out out"
     done = subprocess.run(f"ulimit -f 4; {simulation}", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if " flows, " not in line]  # progress, if the run is slow

@@ -160,8 +160,9 @@ def test_nothing_is_written_over_and_nothing_is_left_of_half_a_recording(folder:
     support = str(Path(__file__).parent.with_name("support"))
     script = f"import sys; sys.path.insert(0, {support!r}); from recording_examples import walk; "
     script += "from cellbed.recordings.recording import write_recording; write_recording(walk(), 'full/walk')"
+    # -B: byte code that is cut at the limit breaks each later import.
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-B", "-c", script],
         cwd=tmp_path, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )  # fmt: skip

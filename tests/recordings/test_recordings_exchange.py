@@ -108,7 +108,7 @@ def test_exports_that_fail_leave_nothing(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(RecordingError, match=message):
             export(quiet, to, tmp_path / "new", name="quiet")  # type: ignore[arg-type]
     done = subprocess.run(
-        [sys.executable, "-m", "cellbed", *command, "mahimahi", "-o", tmp_path / "new"],
+        [sys.executable, "-B", "-m", "cellbed", *command, "mahimahi", "-o", tmp_path / "new"],
         capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )  # fmt: skip
