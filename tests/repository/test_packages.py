@@ -121,9 +121,9 @@ def test_the_wheel_is_small_complete_and_runs_on_old_distributions(wheel: Path) 
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     laws = {f"{name}{end}" for name in law.load_shipped() for end in (".so", ".1.o", ".3.o")} | {"flows.o", "program.o"}
-    examples = {f"cellbed/examples/{name}.toml" for name in examples()}
+    ready = {f"cellbed/examples/{name}.toml" for name in examples()}
     objects = {f"cellbed/laws/objects/{law._sources()}/{name}" for name in laws}
-    assert names >= _shipped() | examples | objects | {"cellbed/_core.abi3.so", "cellbed/LICENCES.txt"}
+    assert names >= _shipped() | ready | objects | {"cellbed/_core.abi3.so", "cellbed/LICENCES.txt"}
     assert any(name.endswith("share/man/man1/cellbed-run.1") for name in names)
     assert any(name.endswith("sboms/core.cdx.json") for name in names)
     shown = subprocess.run(
