@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -110,11 +111,19 @@ def test_objects_of_other_sources_are_not_used(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work() -> Iterator[Path]:
+    """A folder for root file systems: other runs of pytest remove old folders of `tmp_path`."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def wheel(work: Path) -> Path:
     """The wheel of the core, built in the clone."""
+    (work / "wheel").mkdir()
     subprocess.run([ROOT / "scripts" / "build.sh", "wheel", "."], check=True)
     (found,) = (ROOT / "build" / "dist").glob("cellbed-[0-9]*.whl")
-    return Path(shutil.copy(found, tmp_path_factory.mktemp("wheel")))
+    return Path(shutil.copy(found, work / "wheel"))
 
 
 @pytest.mark.slow
@@ -152,7 +161,7 @@ def _in_root(folder: Path, command: str) -> str:
         'mount --rbind /sys "$0/sys"; mount --rbind /dev "$0/dev"; '
         'exec chroot "$0" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -ec "$1"'
     )
-    index = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+    index = {key: value for key, value in os.environ.items() if key in ("PIP_CERT", "PIP_INDEX_URL")}
     exports = "".join(f"export {key}='{value}'; " for key, value in index.items())
     arguments = ["unshare", "--mount", "--pid", "--fork", "bash", "-ec", enter, str(folder), exports + command]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=550)
@@ -161,11 +170,11 @@ def _in_root(folder: Path, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fresh(wheel: Path, work: Path) -> Path:
     """A fresh root with the wheel and the recipe of the Debian package in /root."""
     if shutil.which("mmdebstrap") is None:
         pytest.skip("mmdebstrap is missing: sudo apt install mmdebstrap")
-    folder = tmp_path_factory.mktemp("root")
+    folder = work / "root"
     _fresh_root(folder)
     shutil.copy(wheel, folder / "root")
     shutil.copy(ROOT / "packaging" / "debian.sh", folder / "root")
