@@ -1,6 +1,7 @@
 """What wheels contain and require, and their installation in a fresh root."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -200,10 +201,19 @@ def test_the_debian_package_installs_and_runs(fresh: Path) -> None:
     _in_root(fresh, f"cd /root; {build}; cellbed {RUN}; test -s /usr/share/man/man1/cellbed-run.1")
 
 
+def _podman(*words: str) -> str:
+    """Run a command of Podman; return its output."""
+    return subprocess.run(["podman", *words], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def _entry_point(image: str) -> list[str]:
+    return json.loads(_podman("image", "inspect", "--format={{json .Config.Entrypoint}}", image))
+
+
 @pytest.mark.slow
 @pytest.mark.needs_tun
 @needs_root
-def test_the_image_builds_from_a_local_root_and_runs(fresh: Path, wheel: Path, tmp_path: Path) -> None:
+def test_the_image_builds_from_a_local_root_and_runs(fresh: Path, wheel: Path) -> None:
     if shutil.which("podman") is None:
         pytest.skip("podman is missing: sudo apt install podman")
     base, image = "localhost/cellbed-test-base", "localhost/cellbed-test"
@@ -211,11 +221,13 @@ def test_the_image_builds_from_a_local_root_and_runs(fresh: Path, wheel: Path, t
         packed = subprocess.Popen(["tar", "-C", fresh, "--one-file-system", "-c", "."], stdout=subprocess.PIPE)
         subprocess.run(["podman", "import", "-", base], check=True, stdin=packed.stdout)
         recipe = ROOT / "packaging" / "Containerfile"
-        options = ["--network=host", f"--build-arg=BASE={base}", "--build-arg=PACKAGES="]
+        options = ["--network=host", "--isolation=chroot", f"--build-arg=BASE={base}", "--build-arg=PACKAGES="]
         subprocess.run(["podman", "build", *options, "--tag", image, "--file", recipe, wheel.parent], check=True)
-        run = ["podman", "run", "--rm", "--privileged", f"--volume={tmp_path}:/work", image, *RUN.split()]
-        subprocess.run(run, check=True)
-        assert list(tmp_path.glob("runs/*/report.html"))
+        # Entered as any root, since runtimes of containers refuse some layouts of control groups.
+        folder = _podman("mount", _podman("create", image))
+        _in_root(
+            Path(folder), f"mkdir -p /work; cd /work; {' '.join(_entry_point(image))} {RUN}; test -s runs/*/report.html"
+        )
     finally:
         subprocess.run(["podman", "rmi", "--force", image, base], check=False)
 
