@@ -39,4 +39,4 @@ Description: software testbed for applications on cellular networks
  Runs unmodified programs on endpoint, edge and cloud nodes over a replayed 4G
  or 5G link, and reports where every millisecond of every request went.
 END
-dpkg-deb --root-owner-group -Zxz --build "$stage" "$out/cellbed_${version}_$architecture.deb" >/dev/null
+dpkg-deb --root-owner-group -Zzstd --build "$stage" "$out/cellbed_${version}_$architecture.deb" >/dev/null
