@@ -111,6 +111,10 @@ def test_compare_names_all_laws_that_this_kernel_lacks_in_one_error(
 
 
 def test_compare_needs_the_compiler_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laws = ("one.h", "two.h")
+    for name in laws:
+        fixed(tmp_path / name, window=len(name))
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = cellbed("cc", "compare", "--laws", "copa,vegas", "--links", "20 Mbit/s", "--virtual", cwd=tmp_path, status=2)
+    words = ["cc", "compare", "--laws", ",".join(f"./{name}" for name in laws), "--links", "20 Mbit/s", "--virtual"]
+    done = cellbed(*words, cwd=tmp_path, status=2)
     assert done.stderr.count("apt install") == 1

@@ -163,7 +163,7 @@ def _packaged(name: str) -> Path | None:
 @cache
 def _sources() -> str:
     """Return the hash of the laws' sources, as ``scripts/build.sh`` computes it."""
-    content = b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))
+    content = b"".join(inputs.content(path) for path in sorted(FOLDER.glob("*.[ch]")))
     return hashlib.sha256(content).hexdigest()[:16]
 
 

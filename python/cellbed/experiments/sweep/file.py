@@ -269,8 +269,8 @@ def parse_sweep(text: str, source: str) -> SweepFile:
     data = tables(text, source, SWEEP)
     try:
         for name in data.keys() & extensions.FILES.keys() - extensions.entries("trials").keys():
-            text = f"this kind of trials is not installed; install it with: {remedy(extensions.FILES[name])}"
-            raise TablesError([Problem((name,), text)])
+            how = f"install it with: {remedy(extensions.FILES[name])}"
+            raise TablesError([Problem((name,), f"this kind of trials is not installed; {how}")])
         sweep = validate(_model(), data, {})
         if found := sweep.misfits():
             raise TablesError(found)
