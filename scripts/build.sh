@@ -42,7 +42,7 @@ laws() {
     for law in "$laws"/*.h; do
         name=$(basename "$law" .h)
         case $name in law | kernel | shown) continue ;; esac
-        zig_cc -target "$ZIG_TARGET" -shared -fPIC -nostartfiles -s -include "$law" $laws/host.c -o "$to.part/$name.so"
+        zig_cc -target "$ZIG_TARGET" -shared -fPIC -s -include "$law" $laws/host.c -o "$to.part/$name.so"
         for argument in 1 3; do
             zig_cc -target bpfel-freestanding -g -c -include "$law" -DLAW_CONTROL_ARGUMENT=$argument $laws/kernel.c \
                 -o "$to.part/$name.$argument.o"
