@@ -309,7 +309,7 @@ def _notes_on_application(each: ApplicationComparison, runs: list[_Run], *, alon
         yield f"the parts of {each.name} differ between these runs: they are not compared"
     for run, pairs, summary in zip(runs[1:], each.paired, each.summaries[1:], strict=True):
         skipped = summary.requests.skipped or each.summaries[0].requests.skipped
-        how = "a policy skipped some of them" if skipped else "which are resampled together"
+        how = "a policy skipped some of them" if skipped else "which are compared one by one"
         yield ("" if alone else f"{each.name} of ") + (
             f"{run.name} is paired with the first: it has the same seed and the same requests, {how}"
             if pairs
