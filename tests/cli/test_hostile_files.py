@@ -170,7 +170,6 @@ OWN = {
         "../cellbed_node/lifecycle.py", "../cellbed_node/temporary.py", "archive/sources/download.py",
         "experiments/sweep/store.py", "laws/kernel.py", "shell/helper.py", "testbed/migration/checkpoint.py",
         "testbed/migration/migrations.py", "testbed/migration/state_sockets.py", "testbed/nodes/backend.py",
-        "ui/server.py",
     ),
     "a descriptor, bytes or output": (
         "measure/packets.py", "measure/run_folder.py", "shell/mahimahi/arguments.py", "support/whole_files.py",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
 import shlex
 import struct
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 from cellbed.doctor.kernel import RESTRICTIONS, namespace_restrictions, setting_path
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine, executable
+from cellbed.laws.kernel import is_loaded_law
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import privilege
 from cellbed.testbed.machine.cgroups import ASIDE
@@ -291,7 +291,7 @@ def _settings(machine: Machine) -> Iterator[Change]:
 
 def _without_laws(value: str) -> str:
     """Return a setting without laws that runs have loaded: the kernel refuses a list with one that is gone."""
-    return " ".join(name for name in value.split() if not re.fullmatch(r".+_[0-9a-f]{4}", name))
+    return " ".join(name for name in value.split() if not is_loaded_law(name))
 
 
 def _file(machine: Machine, absolute: str, text: str) -> Change:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import secrets
 import struct
 from collections.abc import Callable, Iterator
@@ -165,6 +166,11 @@ def open_object(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int
         yield program, load
     finally:
         library.bpf_object__close(program)
+
+
+def is_loaded_law(name: str) -> bool:
+    """Return whether the name of a congestion control is of the form that a loaded law has: it ends with the law."""
+    return re.fullmatch(r".+_[0-9a-f]{4}", name) is not None
 
 
 def _new_name(law: Law) -> str:

@@ -53,7 +53,7 @@ _SANDBOX = (
 )
 """Policy of reports, whose scripts and styles are inside the page, and which show texts of programs."""
 _HOSTS = ("127.0.0.1", "localhost")
-_MOST_CONNECTIONS, _MOST_UNSENT = 64, 1 << 18
+_MOST_CONNECTIONS, _MOST_UNSENT, _LARGEST_PAGE = 64, 1 << 18, 1 << 29
 _ENTER = '<!doctype html><title>cellbed</title><meta http-equiv="refresh" content="0;url={}">'
 
 
@@ -176,7 +176,7 @@ class Server:
 
 def _report(folders: list[Path]) -> Reply:
     try:
-        return Reply(inputs.content(folders[0] / "report.html", 1 << 29), "text/html", policy=_SANDBOX)
+        return Reply(inputs.content(folders[0] / "report.html", _LARGEST_PAGE), "text/html", policy=_SANDBOX)
     except OSError:
         return Reply(b"no report yet: make it on the page of runs\n", status=404)
 
@@ -189,7 +189,7 @@ def _compare(folders: list[Path]) -> Reply:
         done = subprocess.run([*PROGRAM, "compare", *folders, "--out", page], capture_output=True, **options)
         if done.returncode != 0:
             return Reply(done.stderr[-2000:], status=422)
-        return Reply(page.read_bytes(), "text/html", policy=_SANDBOX)
+        return Reply(inputs.content(page, _LARGEST_PAGE), "text/html", policy=_SANDBOX)
 
 
 def _json(value: Any) -> bytes:
