@@ -7,10 +7,9 @@
 use std::fmt::Debug;
 use std::sync::LazyLock;
 
-use cellbed_link::Time;
-use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
+use cellbed_recorder::secure::{HandshakeKeys, Secret};
 use cellbed_recorder::wire::{
-    Answer, Claim, Field, Header, Hello, Kind, Probe, Reader, Reply, Request, Welcome,
+    Echo, Encode, FRAME_BYTES, FrameReader, Header, Kind, Probe, Reply, Request, Welcome,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -18,35 +17,32 @@ static KEYS: LazyLock<HandshakeKeys> = LazyLock::new(|| HandshakeKeys::new(&Secr
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = Kind::of(bytes);
-    let mut reader = Reader::new(bytes);
-    if let Ok(header) = Header::take(&mut reader) {
-        assert_eq!([&header.encode()[..], reader.rest()].concat(), bytes);
+    if let Ok((header, rest)) = Header::split(bytes) {
+        let mut again = Vec::new();
+        header.put(&mut again);
+        assert_eq!([&again, rest].concat(), bytes);
     }
     comes_back::<Probe>(bytes);
-    comes_back::<Hello>(bytes);
-    comes_back::<Answer>(bytes);
     comes_back::<Welcome>(bytes);
-    comes_back::<Option<Claim>>(bytes);
+    comes_back::<Echo>(bytes);
     comes_back::<Request>(bytes);
     comes_back::<Reply>(bytes);
     if let Ok(Reply::Report(report)) = Reply::decode(bytes) {
         assert!(report.arrivals.iter().count() <= bytes.len() / 2);
     }
     assert_eq!(KEYS.of_client(bytes), None, "nobody guesses a code");
-    if let Ok(hello) = Hello::decode(bytes) {
-        assert!(KEYS.accept(&hello).is_none(), "nor a message of Noise");
-    }
-    let mut opening = Opening::new(&Secret::new([1; 32]), None, Time::ZERO);
-    opening.step(Time::ZERO, &mut Vec::new());
-    for _ in 0..2 {
-        assert!(matches!(
-            opening.receive(Time::ZERO, bytes),
-            Progress::Waiting
-        ));
+    assert!(KEYS.accept(bytes).is_none(), "nor a message of Noise");
+    let (mut handshake, hello) = KEYS.greet().unwrap();
+    assert_eq!(handshake.read(bytes), None);
+    assert_eq!(KEYS.rejection(bytes, &hello), None);
+    let mut frames = FrameReader::default();
+    frames.push(bytes);
+    while let Ok(Some(frame)) = frames.take() {
+        assert!((1..=FRAME_BYTES).contains(&frame.len()));
     }
 });
 
-fn comes_back<T: Field + PartialEq + Debug>(bytes: &[u8]) {
+fn comes_back<T: Encode + PartialEq + Debug>(bytes: &[u8]) {
     if let Ok(message) = T::decode(bytes) {
         assert_eq!(T::decode(&message.encode()), Ok(message));
     }

@@ -1,4 +1,4 @@
-//! Any datagrams, from strangers and from clients with the secret, leave a server within its limits.
+//! Any datagrams and connections, from strangers and from clients with the secret, leave a server within its limits.
 //!
 //! `cd crates/recorder && mkdir -p fuzz/corpus/server && cargo +nightly fuzz run server fuzz/corpus/server
 //! fuzz/seeds/server`
@@ -8,82 +8,122 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
-use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
+use cellbed_recorder::secure::{Channel, Filler, HandshakeKeys, Secret};
 use cellbed_recorder::server::{Limits, Server};
 use cellbed_recorder::socket::Outbox;
-use cellbed_recorder::wire::{Field, Kind, Probe};
+use cellbed_recorder::wire::{
+    Echo, Encode, FrameReader, Kind, Probe, Request, SessionId, put_frame, start,
+};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits = Limits {
-    sessions: 3,
-    sessions_per_address: 2,
-    rate: BitRate(100_000_000),
-    total_rate: BitRate(150_000_000),
-    bytes: Bytes(50_000_000),
-    duration: Duration::from_secs(100),
-    idle: Duration::from_secs(20),
-    silence: Duration::from_secs(1),
-    answer_packets: 20,
-    packet_bytes: 1500,
-    runs: 3,
-    report_bytes: Bytes(3000),
-};
-
 static FILLER: LazyLock<Filler> = LazyLock::new(|| Filler::new(&[3; 32]));
+static KEYS: LazyLock<HandshakeKeys> = LazyLock::new(|| HandshakeKeys::new(&Secret::new([1; 32])));
 
-/// Return a source address of datagrams; only the clients of the first addresses read what they receive.
+fn limits() -> Limits {
+    Limits {
+        sessions: 3,
+        sessions_per_address: 2,
+        strangers: 4,
+        strangers_per_address: 3,
+        rate: BitRate(100_000_000),
+        total_rate: BitRate(150_000_000),
+        bytes: Bytes(50_000_000),
+        duration: Duration::from_secs(100),
+        idle: Duration::from_secs(20),
+        silence: Duration::from_secs(1),
+        answer_packets: 20,
+        runs: 3,
+        report_bytes: Bytes(3000),
+        ..Limits::default()
+    }
+}
+
+/// Return a source address of a client.
 fn address(of: u8) -> SocketAddr {
     SocketAddr::new([192, 0, 2, of % 4].into(), u16::from(of / 4 % 8) * 1000)
 }
 
+struct Client {
+    from: SocketAddr,
+    connection: SessionId,
+    channel: Channel,
+    challenge: u64,
+}
+
 struct World {
     server: Server,
-    secret: Secret,
     now: Time,
-    opening: Option<(SocketAddr, Opening)>,
-    channels: Vec<(SocketAddr, Channel)>,
+    clients: Vec<Client>,
+    strangers: Vec<SessionId>,
     last: Vec<u8>,
 }
 
 impl World {
-    /// Pass a datagram to the server; clients read the answers.
-    fn hears(&mut self, from: SocketAddr, datagram: &[u8]) {
-        let before = self.server.counters();
+    /// Pass a datagram to the server; the client, if any, reads the answers.
+    fn hears(&mut self, from: SocketAddr, datagram: &[u8], client: Option<usize>) {
         let mut out = Outbox::default();
         self.server
             .receive(self.now, self.now, from, datagram, &mut out);
-        let after = self.server.counters();
-        let sent: usize = out.packets().map(|(_, bytes)| bytes.len()).sum();
-        assert_eq!(after.sent_bytes - before.sent_bytes, sent as u64);
-        let authentic =
-            after.hellos > before.hellos || self.channels.iter().any(|(at, _)| *at == from);
+        let sealed = Kind::of(datagram).is_ok_and(Kind::is_datagram);
         assert!(
-            authentic || out.is_empty(),
+            sealed || out.is_empty(),
             "who is a stranger is not answered"
         );
-        if Kind::of(datagram) == Ok(Kind::Hello) {
-            assert!(sent * 4 < datagram.len().max(1), "no amplification");
-        }
-        let answers: Vec<_> = out
-            .packets()
-            .map(|(to, bytes)| (to, bytes.to_vec()))
-            .collect();
-        for (to, answer) in answers {
-            if let Some((client, opening)) = &mut self.opening
-                && *client == to
-                && let Progress::Begun(channel, _) = opening.receive(self.now, &answer)
+        for (to, answer) in out.packets() {
+            let known = self.clients.iter().any(|it| it.from == to);
+            assert!(known || answer.len() <= datagram.len(), "no amplification");
+            if let Some(client) = client.and_then(|it| self.clients.get_mut(it))
+                && let Ok(opened) = client.channel.open(answer)
+                && let Ok(echo) = Echo::decode(opened.body)
             {
-                self.channels.push((to, *channel));
-                self.channels.truncate(8);
-                self.opening = None;
+                client.challenge = echo.challenge;
             }
         }
         self.last = datagram.to_vec();
     }
 
+    /// Send bytes over a connection; returns what the server has to say.
+    fn says(&mut self, connection: SessionId, bytes: &[u8]) -> Vec<u8> {
+        if self.server.reads(connection) {
+            self.server.read(self.now, connection, bytes);
+        }
+        let output = self.server.output(self.now, connection);
+        output.map(std::mem::take).unwrap_or_default()
+    }
+
+    fn open(&mut self, from: SocketAddr) {
+        let connection = self.server.connect(self.now, from);
+        let (mut handshake, hello) = KEYS.greet().unwrap();
+        let mut frame = Vec::new();
+        put_frame(&mut frame, |out| out.extend_from_slice(&hello));
+        let mut reader = FrameReader::default();
+        reader.push(&self.says(connection, &frame));
+        let answer = reader.take().unwrap().unwrap_or_default();
+        let Some(welcome) = handshake.read(&answer) else {
+            return;
+        };
+        let client = Client {
+            from,
+            connection,
+            channel: handshake.channel(&welcome).unwrap(),
+            challenge: 0,
+        };
+        self.clients.truncate(7);
+        self.clients.push(client);
+        self.request(self.clients.len() - 1, &Request::Check.encode());
+    }
+
+    fn request(&mut self, client: usize, body: &[u8]) {
+        let client = &mut self.clients[client];
+        let (connection, mut frame) = (client.connection, Vec::new());
+        put_frame(&mut frame, |out| {
+            client.channel.seal(Kind::Control, body, out);
+        });
+        self.says(connection, &frame);
+    }
+
     fn wait(&mut self, span: Duration) {
-        let end = self.now + span;
-        let begun = self.now;
+        let (end, begun) = (self.now + span, self.now);
         let mut bytes = 0;
         while let Some(due) = self.server.next_event().filter(|due| *due <= end) {
             self.now = self.now.max(due);
@@ -106,17 +146,16 @@ impl World {
     fn bounded(&self) {
         assert!(self.server.sessions() <= 3);
         assert!(self.server.report_memory() <= Bytes(3 * (3000 + 3 * 1300)));
+        assert!(self.server.output_memory() <= Bytes(20 << 20));
     }
 }
 
 fuzz_target!(|script: &[u8]| {
-    let secret = Secret::new([1; 32]);
     let mut world = World {
-        server: Server::new(&secret, LIMITS, &[2; 32]),
-        secret,
+        server: Server::new(&Secret::new([1; 32]), limits(), &[2; 32]),
         now: Time::from_millis(60_000),
-        opening: None,
-        channels: Vec::new(),
+        clients: Vec::new(),
+        strangers: Vec::new(),
         last: Vec::new(),
     };
     let mut rest = script;
@@ -127,66 +166,58 @@ fuzz_target!(|script: &[u8]| {
         let (piece, after) = after.split_at(usize::from(length).min(after.len()));
         rest = after;
         let from = address(who);
-        let client = usize::from(who) % world.channels.len().max(1);
-        match action % 8 {
-            0 => world.hears(from, piece),
-            1 => {
-                // Begin a handshake, possibly to resume.
-                let resumes = world
-                    .channels
-                    .get(client)
-                    .filter(|_| action & 8 != 0)
-                    .map(|(_, channel)| channel.resumption());
-                let opening = Opening::new(&world.secret, resumes, world.now);
-                world.opening = Some((from, opening));
-            }
-            2 => {
-                // Continue the handshake, possibly from another address.
-                let Some((client, opening)) = &mut world.opening else {
-                    continue;
-                };
-                let from = if action & 8 != 0 { from } else { *client };
-                world.now = world.now.max(opening.next_event());
-                let mut hello = Vec::new();
-                opening.step(world.now, &mut hello);
-                world.hears(from, &hello);
-            }
-            3 => {
-                // A client with the secret sends an arbitrary message.
-                let Some((at, channel)) = world.channels.get_mut(client) else {
-                    continue;
-                };
-                let from = if action & 8 != 0 { from } else { *at };
-                let mut body = piece.to_vec();
-                if action & 16 != 0 && body.len() > 5 {
-                    // The client's own session, since sessions cannot be guessed.
-                    body[1..5].copy_from_slice(&channel.session().0.to_be_bytes());
+        let client = usize::from(who) % world.clients.len().max(1);
+        let known = (client < world.clients.len()).then_some(client);
+        match (action % 8, known) {
+            (0, _) => world.hears(from, piece, None),
+            (1, _) => world.open(from),
+            (2, _) => {
+                // A stranger's bytes, over a new or an old connection.
+                if action & 8 != 0 || world.strangers.is_empty() {
+                    world.strangers.push(world.server.connect(world.now, from));
                 }
-                let mut datagram = Vec::new();
-                channel.seal_control(&body, &mut datagram);
-                world.hears(from, &datagram);
+                let connection = world.strangers[usize::from(who) % world.strangers.len()];
+                world.says(connection, piece);
             }
-            4 => {
-                let Some((at, channel)) = world.channels.get_mut(client) else {
-                    continue;
-                };
-                let (from, mut head) = (if action & 8 != 0 { from } else { *at }, [0; 24]);
+            (3, Some(client)) => world.request(client, piece),
+            (4, Some(at)) => {
+                let (client, mut head) = (&mut world.clients[at], [0; 24]);
                 let given = piece.len().min(24);
                 head[..given].copy_from_slice(&piece[..given]);
-                let Ok(probe) = Probe::decode(&head) else {
-                    continue;
-                };
-                let kind = if action & 16 != 0 {
-                    Kind::Train
-                } else {
-                    Kind::Saturation
-                };
-                let mut datagram = Vec::new();
-                let payload = usize::from(length) * 8;
-                channel.seal_probe(kind, &probe, payload, &FILLER, &mut datagram);
-                world.hears(from, &datagram);
+                let (mut datagram, payload) = (Vec::new(), usize::from(length) * 8);
+                match Probe::decode(&head) {
+                    _ if action & 32 != 0 => {
+                        let echo = Echo {
+                            challenge: client.challenge,
+                            ..Echo::default()
+                        };
+                        client
+                            .channel
+                            .seal(Kind::Echo, &echo.encode(), &mut datagram);
+                    }
+                    Ok(probe) => {
+                        let kind = [Kind::Saturation, Kind::Train][usize::from(action & 16 != 0)];
+                        let channel = &mut client.channel;
+                        channel.seal_probe(kind, &probe, payload, &FILLER, &mut datagram);
+                    }
+                    Err(_) => continue,
+                }
+                let from = if action & 8 != 0 { from } else { client.from };
+                world.hears(from, &datagram, Some(at));
             }
-            5 => {
+            (5, Some(at)) => {
+                // Another connection, for a file.
+                let client = &mut world.clients[at];
+                let mut frame = start(Kind::Download).to_vec();
+                let sealed = [Kind::Control, Kind::File][usize::from(action & 8 != 0)];
+                client.channel.seal(sealed, piece, &mut frame);
+                KEYS.sign(&mut frame);
+                let connection = world.server.connect(world.now, from);
+                let mut framed = Vec::new();
+                put_frame(&mut framed, |out| out.extend_from_slice(&frame));
+                world.says(connection, &framed);
+            }
+            (6, _) => {
                 // Replay the last datagram, possibly changed.
                 let mut datagram = world.last.clone();
                 if let (true, Some(byte)) = (action & 8 != 0, piece.first()) {
@@ -195,10 +226,10 @@ fuzz_target!(|script: &[u8]| {
                         *byte ^= piece.get(1).copied().unwrap_or(1);
                     }
                 }
-                world.hears(from, &datagram);
+                world.hears(from, &datagram, None);
             }
-            6 => world.wait(Duration::from_millis(u64::from(length))),
-            _ => world.wait(Duration::from_secs(u64::from(length) / 8)),
+            _ if action & 8 != 0 => world.wait(Duration::from_secs(u64::from(length) / 8)),
+            _ => world.wait(Duration::from_millis(u64::from(length))),
         }
         world.bounded();
     }

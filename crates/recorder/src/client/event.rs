@@ -1,11 +1,12 @@
 //! Events of a path, stored in the journal of a recording.
 
 use cellbed_link::Time;
+use serde::{Deserialize, Serialize};
 
-use crate::wire::{Arrival, Offer, Refusal, fields, variants};
+use crate::wire::{Arrival, Offer, Refusal, RunCounts};
 
 /// Event of a path; events are reported in order.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A session began.
     Connected(Offer),
@@ -20,17 +21,8 @@ pub enum Event {
     Run(u32, RunEvent),
 }
 
-variants! { Event:
-    1 Connected(offer);
-    2 Silent;
-    3 Resumed;
-    4 Rejected(reason);
-    5 Clock(answer);
-    6 Run(number, event);
-}
-
 /// Event of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RunEvent {
     /// The run began at this time: the first packet may leave now.
     Began(Time),
@@ -41,18 +33,11 @@ pub enum RunEvent {
     /// A copy of a packet has arrived here.
     ArrivedDownlink(Reception),
     /// The server's saturation has paused: the client was silent for too long.
-    Paused(Pause),
+    Paused { from: Time, until: Time },
+    /// A file was fetched, or was not completed in time.
+    Downloaded(Download),
     /// The run has ended; no more events follow.
     Ended(RunEnd),
-}
-
-variants! { RunEvent:
-    1 Began(at);
-    2 Sent(departure);
-    3 ArrivedUplink(arrival);
-    4 ArrivedDownlink(reception);
-    5 Paused(pause);
-    6 Ended(end);
 }
 
 impl RunEvent {
@@ -63,13 +48,14 @@ impl RunEvent {
             Self::Sent(departure) => Some(departure.at),
             Self::ArrivedDownlink(reception) => Some(reception.at),
             Self::Ended(end) => Some(end.at),
-            Self::ArrivedUplink(_) | Self::Paused(_) => None,
+            Self::Downloaded(download) => Some(download.started),
+            Self::ArrivedUplink(_) | Self::Paused { .. } => None,
         }
     }
 }
 
 /// An answer with the server's time. Times in ns are of the server's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockAnswer {
     pub requested: Time,
     pub received_ns: u64,
@@ -79,7 +65,7 @@ pub struct ClockAnswer {
 }
 
 /// A packet sent to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departure {
     /// Number of the train; 0 for saturation.
     pub train: u32,
@@ -91,7 +77,7 @@ pub struct Departure {
 }
 
 /// A packet received from the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reception {
     /// Number of the train answered; 0 for saturation.
     pub train: u32,
@@ -105,32 +91,25 @@ pub struct Reception {
     pub at: Time,
 }
 
-/// A pause of the server's saturation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
-    pub from: Time,
-    pub until: Time,
+/// A download by TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Download {
+    /// Size of the file.
+    pub bytes: u64,
+    /// Time of the first SYN.
+    pub started: Time,
+    /// Time of the last byte; `None` if never completed.
+    pub ended: Option<Time>,
 }
 
 /// End of a run. The counts are those of the server's last [`Report`](crate::wire::Report).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnd {
     /// Time of the last packet sent, or later.
     pub at: Time,
     /// True if all arrivals at the server are known; otherwise the session was lost with some arrivals.
     pub complete: bool,
-    pub saturation_sent: u32,
-    pub withheld: u32,
-    pub unrecorded: u32,
-    pub overflows: u32,
+    pub counts: RunCounts,
     /// Reason if the server refused a request.
     pub refusal: Option<Refusal>,
-}
-
-fields! {
-    ClockAnswer { requested, received_ns, sent_ns, at };
-    Departure { train, index, bytes, at };
-    Reception { train, index, bytes, sent_ns, at };
-    Pause { from, until };
-    RunEnd { at, complete, saturation_sent, withheld, unrecorded, overflows } but refusal;
 }

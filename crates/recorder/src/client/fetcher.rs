@@ -1,45 +1,39 @@
-//! Fetching a run's arrivals from the server, chunk by chunk.
+//! Fetching a run's arrivals from the server when it disturbs least.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use cellbed_link::{Duration, Time};
 
-use crate::wire::{Report, Request, SessionId};
+use crate::wire::Request;
 
-/// Interval of polling for chunks; `STEERING_POLL`: if the traffic depends on them.
+/// Interval of polling for chunks after a run; `STEERING_POLL`: if the traffic depends on them; `SATURATED_POLL`:
+/// during a fixed saturation.
 pub(super) const POLL: Duration = Duration::from_millis(300);
 pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
+pub(super) const SATURATED_POLL: Duration = Duration::from_secs(5);
 
 /// Pauses in which a request disturbs least. While trains measure the network, the fetcher requests reports after the
-/// answer to a train. The request lengthens the apparent pause before the next train by at most about a round-trip
-/// time. That matters least in pauses of this length: the link is cold, but not asleep. The fetcher waits for such a
-/// pause, then for a shorter one, then for any; without an answer at most for [`UNANSWERED`].
+/// answer to a train. Request, reports and their acknowledgement shorten the apparent pause before the next train by at
+/// most about a round-trip time. That matters least in pauses of this length: the link is cold, but not asleep. The
+/// fetcher waits for such a pause, then for a shorter one, then for any; without an answer at most for [`UNANSWERED`].
 const HARMLESS: RangeInclusive<Duration> = Duration::from_millis(25)..=Duration::from_millis(100);
-const SHORT: Duration = Duration::from_millis(600);
+const HARMLESS_AGAIN: Duration = Duration::from_millis(700);
+const SHORT: Duration = Duration::from_millis(1_000);
 const ANY: Duration = Duration::from_secs(2);
 const UNANSWERED: Duration = Duration::from_secs(3);
 
-/// Maximum chunks per request: a third of a second of saturation at 1 Gbit/s.
-const MOST_AT_ONCE: u16 = 128;
-
-/// Chunks that have arrived, and chunks to request.
+/// Times of requests, and what remains to be fetched.
 #[derive(Default)]
 pub(super) struct Fetcher {
     run: u32,
     poll: Duration,
-    /// The first missing chunk.
-    next: u32,
-    /// Number of chunks announced.
-    known: u32,
-    /// Chunks that arrived before earlier ones.
-    ahead: BTreeMap<u32, Report>,
-    /// Time of the last request, and its last chunk.
-    requested: Option<(Time, u32)>,
-    /// True if a report has arrived since the request.
-    reported: bool,
-    /// Time at which the last answered request was sent.
-    answered: Time,
+    /// Number of chunks that the server has left, as last reported.
+    left: u32,
+    /// Time of the last request, and whether it was answered.
+    requested: Option<Time>,
+    waiting: bool,
+    /// Time of the last answered request.
+    answered: Option<Time>,
     /// True if polling now does not disturb a measurement.
     good_moment: bool,
 }
@@ -59,97 +53,62 @@ impl Fetcher {
         self.good_moment = false;
     }
 
-    /// Poll in [pauses](Self::pause) from `now` on.
-    pub(super) fn poll_in_pauses(&mut self, now: Time) {
-        self.poll = UNANSWERED;
-        self.requested.get_or_insert((now, 0));
+    /// Poll in [pauses](Self::pause), or at the interval of the workload, from `now` on.
+    pub(super) fn begin(&mut self, now: Time, in_pauses: bool) {
+        if in_pauses {
+            self.poll = UNANSWERED;
+        }
+        self.requested.get_or_insert(now);
     }
 
     /// Record that a train was answered and nothing is sent for `length`.
-    pub(super) fn pause(&mut self, now: Time, length: Duration, patience: Duration) {
+    pub(super) fn pause(&mut self, now: Time, length: Duration) {
         let wait = if HARMLESS.contains(&length) {
-            POLL
+            HARMLESS_AGAIN
         } else if length < *HARMLESS.start() {
             SHORT
         } else {
             ANY
         };
-        let wait = if self.is_answered() {
-            wait
-        } else {
-            wait.max(patience)
-        };
         self.good_moment = self
             .requested
-            .is_some_and(|(requested, _)| now.since(requested) >= wait);
+            .is_some_and(|requested| now.since(requested) >= wait);
     }
 
-    /// Return the time of the next request; `patience`: maximum time of an answer.
-    pub(super) fn next_event(&self, patience: Duration) -> Time {
-        let Some((requested, _)) = self.requested.filter(|_| !self.good_moment) else {
-            return Time::ZERO;
-        };
-        match self.is_answered() {
-            true if self.next < self.known => Time::ZERO,
-            true => requested + self.poll,
-            false => requested + patience.max(self.poll),
+    /// Return the time of the next request.
+    pub(super) fn next_event(&self) -> Time {
+        match self.requested {
+            _ if self.waiting => Time::MAX,
+            Some(requested) if !self.good_moment && self.left == 0 => requested + self.poll,
+            _ => Time::ZERO,
         }
     }
 
-    /// Return whether all chunks last requested have arrived.
-    fn is_answered(&self) -> bool {
-        let through = self.requested.map_or(0, |(_, through)| through);
-        self.reported && self.next >= through.min(self.known)
-    }
-
-    /// Return the due request, which acknowledges the received chunks.
-    pub(super) fn emit(&mut self, now: Time, of: SessionId, patience: Duration) -> Option<Request> {
-        if self.next_event(patience) > now {
+    /// Return the due request.
+    pub(super) fn emit(&mut self, now: Time) -> Option<Request> {
+        if self.next_event() > now {
             return None;
         }
-        self.requested = Some((now, self.next.saturating_add(u32::from(MOST_AT_ONCE))));
-        self.reported = false;
+        self.requested = Some(now);
+        self.waiting = true;
         self.good_moment = false;
-        Some(Request::Reports {
-            of,
-            run: self.run,
-            from: self.next,
-            most: MOST_AT_ONCE,
-        })
+        Some(Request::Reports { run: self.run })
     }
 
-    /// Accept a report; return all reports now in order.
-    pub(super) fn take(&mut self, report: Report) -> Vec<Report> {
-        self.reported = true;
-        if let Some((requested, _)) = self.requested {
-            self.answered = requested;
-        }
-        self.known = self.known.max(report.chunks);
-        if report.chunk >= self.next && report.chunk < report.chunks {
-            self.ahead.insert(report.chunk, report);
-        }
-        let mut ready = Vec::new();
-        while let Some(report) = self.ahead.remove(&self.next) {
-            self.next += 1;
-            ready.push(report);
-        }
-        ready
+    /// Record that the server has reported, with so many chunks left.
+    pub(super) fn on_report(&mut self, left: u32) {
+        self.left = left;
     }
 
-    /// Return whether all announced chunks have arrived.
-    pub(super) fn is_complete(&self) -> bool {
-        self.reported && self.next == self.known
+    /// Record that the last request was answered, after its reports.
+    pub(super) fn on_answer(&mut self) {
+        self.waiting = false;
+        self.answered = self.requested;
     }
 
     /// Return whether a request made at `time` or later was answered and all available chunks have arrived.
     pub(super) fn has_report_of(&self, time: Time) -> bool {
-        self.answered >= time && self.next == self.known
-    }
-
-    /// Poll at the next opportunity; not [complete](Self::is_complete) until answered.
-    pub(super) fn poll_now(&mut self) {
-        self.requested = None;
-        self.reported = false;
+        self.answered.is_some_and(|answered| answered >= time) && self.left == 0
     }
 }
 
@@ -157,28 +116,12 @@ impl Fetcher {
 mod tests {
     use super::*;
 
-    const OF: SessionId = SessionId(1);
-    const PATIENCE: Duration = Duration::from_millis(500);
-
-    fn report(chunk: u32, chunks: u32) -> Report {
-        Report {
-            run: 4,
-            chunk,
-            chunks,
-            ..Report::default()
-        }
-    }
-
     fn pause(fetcher: &mut Fetcher, at: u64, length: u64) {
-        let length = Duration::from_millis(length);
-        fetcher.pause(Time::from_millis(at), length, PATIENCE);
+        fetcher.pause(Time::from_millis(at), Duration::from_millis(length));
     }
 
-    fn asked_from(fetcher: &mut Fetcher, millisecond: u64) -> Option<u32> {
-        match fetcher.emit(Time::from_millis(millisecond), OF, PATIENCE) {
-            Some(Request::Reports { from, .. }) => Some(from),
-            _ => None,
-        }
+    fn asks(fetcher: &mut Fetcher, millisecond: u64) -> bool {
+        fetcher.emit(Time::from_millis(millisecond)).is_some()
     }
 
     #[test]
@@ -186,58 +129,42 @@ mod tests {
         const LONG: u64 = 300;
         let after_an_answer_at = |requested: u64, pauses: &[(u64, u64)]| {
             let mut fetcher = Fetcher::new(4, POLL);
-            fetcher.poll_in_pauses(Time::ZERO);
+            fetcher.begin(Time::ZERO, true);
             pause(&mut fetcher, requested, 50);
-            assert_eq!(asked_from(&mut fetcher, requested), Some(0));
-            fetcher.take(report(0, 0));
+            assert!(asks(&mut fetcher, requested));
+            fetcher.on_answer();
             let mut asks = pauses.iter().filter_map(|(at, length)| {
                 pause(&mut fetcher, requested + at, *length);
-                asked_from(&mut fetcher, requested + at).map(|_| *at)
+                asks(&mut fetcher, requested + at).then_some(*at)
             });
             asks.next()
         };
         let pauses = |length| (1..40).map(|it| (it * 100, length)).collect::<Vec<_>>();
-        assert_eq!(after_an_answer_at(500, &pauses(50)), Some(300));
-        assert_eq!(after_an_answer_at(500, &pauses(5)), Some(600));
-        assert_eq!(after_an_answer_at(500, &pauses(LONG)), Some(2_000));
-        let mixed = [(250, 50), (400, LONG), (500, 5), (900, 50)];
-        assert_eq!(after_an_answer_at(500, &mixed), Some(900));
+        assert_eq!(after_an_answer_at(1_000, &pauses(50)), Some(700));
+        assert_eq!(after_an_answer_at(1_000, &pauses(5)), Some(1_000));
+        assert_eq!(after_an_answer_at(1_000, &pauses(LONG)), Some(2_000));
+        let mixed = [(650, 50), (800, LONG), (850, 5), (900, 50)];
+        assert_eq!(after_an_answer_at(1_000, &mixed), Some(900));
+        assert_eq!(
+            after_an_answer_at(1_000, &[(2_999, 5_000), (3_000, 5_000)]),
+            Some(2_999)
+        );
     }
 
     #[test]
-    fn without_answers_between_trains_it_asks_each_three_seconds() {
+    fn requests_follow_each_other_until_nothing_is_left() {
         let mut fetcher = Fetcher::new(4, POLL);
-        fetcher.poll_in_pauses(Time::from_millis(100));
-        assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(3_100));
-        assert_eq!(asked_from(&mut fetcher, 3_100), Some(0));
-        assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(6_100));
-        // A lost chunk is requested again in a pause, but not while the chunk may still arrive.
-        pause(&mut fetcher, 3_500, 50);
-        assert_eq!(asked_from(&mut fetcher, 3_500), None);
-        pause(&mut fetcher, 3_600, 50);
-        assert_eq!(asked_from(&mut fetcher, 3_600), Some(0));
-        fetcher.poll_every(POLL);
-        assert_eq!(asked_from(&mut fetcher, 4_100), Some(0));
-    }
-
-    #[test]
-    fn chunks_come_out_in_order_and_once_whatever_the_network_does() {
-        let mut fetcher = Fetcher::new(4, POLL);
-        assert_eq!(asked_from(&mut fetcher, 0), Some(0));
-        let mut got = Vec::new();
-        for chunk in [2, 0, 0, 2, 1, 1] {
-            let ready = fetcher.take(report(chunk, 4));
-            got.extend(ready.iter().map(|report| report.chunk));
-        }
-        assert_eq!(got, [0, 1, 2]);
-        assert!(!fetcher.is_complete());
-        assert_eq!(asked_from(&mut fetcher, 100), None); // chunk 3 may still arrive
-        assert_eq!(asked_from(&mut fetcher, 500), Some(3));
-        assert_eq!(fetcher.take(report(3, 4)).len(), 1);
-        assert!(fetcher.is_complete());
-        assert_eq!(asked_from(&mut fetcher, 600), None);
-        assert_eq!(asked_from(&mut fetcher, 800), Some(4));
-        assert!(fetcher.take(report(4, 4)).is_empty());
-        assert!(fetcher.is_complete());
+        assert!(
+            asks(&mut fetcher, 0) && !asks(&mut fetcher, 900),
+            "not answered"
+        );
+        fetcher.on_report(1);
+        fetcher.on_answer();
+        assert!(!fetcher.has_report_of(Time::ZERO));
+        assert!(asks(&mut fetcher, 900));
+        fetcher.on_report(0);
+        fetcher.on_answer();
+        assert!(fetcher.has_report_of(Time::from_millis(900)));
+        assert!(!asks(&mut fetcher, 1_199) && asks(&mut fetcher, 1_200));
     }
 }

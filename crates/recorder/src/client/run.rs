@@ -4,20 +4,14 @@ use std::net::IpAddr;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::event::{Departure, Event, Pause, Reception, RunEnd, RunEvent};
-use super::fetcher::{Fetcher, POLL, STEERING_POLL};
-use super::path::{Relay, Relayed};
+use super::event::{Departure, Event, Reception, RunEnd, RunEvent};
+use super::fetcher::{Fetcher, POLL, SATURATED_POLL, STEERING_POLL};
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
 use super::traffic::{Burst, Traffic};
 use crate::socket::Outbox;
-use crate::wire::{
-    Kind, Probe, Refusal, Report, Request, SessionId, ip_overhead, least_probe_bytes,
-};
+use crate::wire::{Kind, Probe, Refusal, Report, Request, ip_overhead, least_probe_bytes};
 use cellbed_calibration::plan::{Train, Workload};
-
-/// Maximum wait for the companion's replies before a request is retransmitted.
-const COMPANION_TAKES: Duration = Duration::from_millis(500);
 
 /// Maximum wait for queues to empty after sending.
 const LONGEST_DRAIN: Duration = Duration::from_secs(10);
@@ -74,23 +68,16 @@ enum Phase {
 }
 
 impl Run {
-    pub(super) fn new(
-        request: RunRequest,
-        fastest: BitRate,
-        session: &mut Session,
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(request: RunRequest, session: &mut Session, now: Time) -> Self {
         let run = request.number;
-        if let Some(of) = session.id() {
-            session.request(Request::Start { of, run }, now);
-        }
+        session.request(Request::Start { run });
         let poll = match request.workload.is_adaptive() {
             true => STEERING_POLL,
-            false => POLL,
+            false => SATURATED_POLL,
         };
         Self {
             request,
-            fastest,
+            fastest: BitRate(session.offer.rate_bps),
             phase: Phase::Asking,
             traffic: Traffic::Silence,
             saturation: None,
@@ -129,13 +116,15 @@ impl Run {
         Event::Run(self.number(), RunEvent::Ended(self.end))
     }
 
-    pub(super) fn next_event(&self, patience: Duration) -> Time {
-        let fetch = self.fetcher.next_event(patience);
+    pub(super) fn next_event(&self) -> Time {
+        let fetch = self.fetcher.next_event();
         match self.phase {
             Phase::Asking | Phase::Stopping | Phase::Over => Time::MAX,
             Phase::Sending { end } => {
                 let saturation = self.saturation.as_ref();
-                let renewal = saturation.and_then(|it| it.due(end)).unwrap_or(Time::MAX);
+                let renewal = saturation
+                    .and_then(ServerSaturation::due)
+                    .unwrap_or(Time::MAX);
                 let traffic = self.traffic.next_event().unwrap_or(Time::MAX);
                 let over = match self.is_out_of_trains() {
                     true => Time::ZERO,
@@ -149,43 +138,41 @@ impl Run {
     }
 
     /// Stop sending, and wait for packets in flight.
-    pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
+    pub(super) fn stop(&mut self, session: &mut Session, now: Time) {
         match self.phase {
             Phase::Asking => {
                 self.phase = Phase::Over;
                 self.end.complete = true;
             }
-            Phase::Sending { .. } => self.finish_sending(session, relay, now),
+            Phase::Sending { .. } => self.finish_sending(session, now),
             _ => {}
         }
     }
 
-    fn finish_sending(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
+    fn finish_sending(&mut self, session: &mut Session, now: Time) {
         self.end.at = now;
         self.phase = Phase::Draining;
         self.traffic = Traffic::Silence;
-        if self.request.workload.is_trains() {
-            self.fetcher.poll_every(POLL);
-        }
+        self.fetcher.poll_every(POLL);
         if let Some(saturation) = &mut self.saturation {
-            saturation.stop(session, relay, now);
+            saturation.stop(session, now);
         }
     }
 
     pub(super) fn step(&mut self, now: Time, sender: &mut Sender<'_>) {
         if let Phase::Sending { end } = self.phase {
             if let Some(saturation) = &mut self.saturation {
-                saturation.renew(now, end, sender);
+                saturation.renew(now, end, sender.session);
             }
             self.send_what_is_due(now, end, sender);
             if now >= end || self.is_out_of_trains() {
-                self.finish_sending(sender.session, sender.relay, now);
+                self.finish_sending(sender.session, now);
             }
         }
         if self.phase == Phase::Draining && self.is_drained(now) {
             self.phase = Phase::Stopping;
-            let (of, run) = (sender.of, self.number());
-            sender.session.request(Request::Stop { of, run }, now);
+            let run = self.number();
+            sender.session.request(Request::Stop { run });
         }
         self.fetch(now, sender);
     }
@@ -212,7 +199,7 @@ impl Run {
                     sent += usize::from(train.up);
                     self.last_train = Some((number, train.down));
                     if train.down == 0 {
-                        self.pause(now, sender.session);
+                        self.pause(now);
                     }
                 }
                 Some(Burst::Packet(index)) => {
@@ -228,12 +215,11 @@ impl Run {
     }
 
     /// Pause after the last train was answered, until the next one is due.
-    fn pause(&mut self, now: Time, session: &Session) {
+    fn pause(&mut self, now: Time) {
         if self.is_sending_trains()
             && let Some(next) = self.traffic.next_event()
         {
-            self.fetcher
-                .pause(now, next.since(now), session.repeat_after);
+            self.fetcher.pause(now, next.since(now));
         }
     }
 
@@ -241,29 +227,17 @@ impl Run {
         if matches!(self.phase, Phase::Asking | Phase::Stopping | Phase::Over) {
             return;
         }
-        let relies = sender.relay.is_used(now);
-        let patience = match relies {
-            true => COMPANION_TAKES,
-            false => sender.session.repeat_after,
-        };
         if let Phase::Fetching { since } = self.phase {
-            let level = self.fetcher.is_complete();
+            let level = self.fetcher.has_report_of(since);
             if level || now >= since + LONGEST_FETCH {
                 self.end.complete = level;
                 self.phase = Phase::Over;
-                self.fetcher.poll_now(); // the last poll acknowledges all
             }
         }
-        if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
-            // The fetcher retransmits a lost request.
-            if !relies {
-                sender.session.seal(&request, sender.outbox);
-            }
+        if let Some(request) = self.fetcher.emit(now) {
+            sender.session.request(request);
             if self.is_sending_trains() {
-                sender.session.ping_along(now);
-            }
-            if sender.relay.last_relayed.is_some() {
-                sender.relay.outgoing.push(Relayed::Request(request));
+                sender.session.echo_along(now, sender.outbox);
             }
         }
     }
@@ -291,9 +265,7 @@ impl Run {
                         });
                     }
                     self.phase = Phase::Sending { end };
-                    if self.request.workload.is_trains() {
-                        self.fetcher.poll_in_pauses(now);
-                    }
+                    self.fetcher.begin(now, self.request.workload.is_trains());
                     events.push(Event::Run(self.number(), RunEvent::Began(now)));
                 }
                 Err(_) => {
@@ -307,32 +279,29 @@ impl Run {
                 let saturation = self.saturation.as_mut();
                 let span = Duration::from_nanos(*for_ns);
                 if let Some(from) = saturation.and_then(|it| it.on_grant(span, now)) {
-                    let pause = Pause { from, until: now };
-                    events.push(Event::Run(run, RunEvent::Paused(pause)));
+                    let paused = RunEvent::Paused { from, until: now };
+                    events.push(Event::Run(run, paused));
                 }
             }
             (Request::Stop { .. }, Phase::Stopping) => {
                 self.phase = Phase::Fetching { since: now };
-                self.fetcher.poll_now();
+                self.fetcher.poll_every(Duration::ZERO);
             }
+            (Request::Reports { .. }, _) => self.fetcher.on_answer(),
             _ => {}
         }
     }
 
     pub(super) fn take_report(&mut self, report: Report, now: Time, events: &mut Vec<Event>) {
-        self.end.saturation_sent = self.end.saturation_sent.max(report.saturation_sent);
-        self.end.withheld = self.end.withheld.max(report.withheld);
+        self.end.counts = report.counts;
         if let Some(saturation) = &mut self.saturation {
-            saturation.sent(report.saturation_sent);
+            saturation.sent(report.counts.saturation_sent);
         }
-        self.end.unrecorded = self.end.unrecorded.max(report.unrecorded);
-        self.end.overflows = self.end.overflows.max(report.overflows);
-        for report in self.fetcher.take(report) {
-            self.traffic.arrived(now, &report.arrivals);
-            for arrival in report.arrivals.iter() {
-                self.last_arrival = now;
-                events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
-            }
+        self.fetcher.on_report(report.left);
+        self.traffic.arrived(now, &report.arrivals);
+        for arrival in report.arrivals.iter() {
+            self.last_arrival = now;
+            events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
         }
     }
 
@@ -342,14 +311,13 @@ impl Run {
         bytes: u16,
         at: Time,
         now: Time,
-        session: &Session,
         events: &mut Vec<Event>,
     ) {
         self.last_arrival = self.last_arrival.max(at);
         let answered =
             |(train, packets)| probe.train == train && probe.index + 1 == u32::from(packets);
         if self.last_train.is_some_and(answered) {
-            self.pause(now, session);
+            self.pause(now);
         }
         if let Some(saturation) = &mut self.saturation {
             saturation.arrived(probe, at);
@@ -369,8 +337,6 @@ impl Run {
 /// A session with outputs for probes.
 pub(super) struct Sender<'a> {
     pub(super) session: &'a mut Session,
-    pub(super) relay: &'a mut Relay,
-    pub(super) of: SessionId,
     pub(super) server: IpAddr,
     pub(super) outbox: &'a mut Outbox,
     pub(super) departures: &'a mut Vec<Event>,

@@ -1,21 +1,14 @@
-//! The server's saturation: requested again before it ends and, if adaptive, steered.
+//! The server's saturation: requested once for a whole run or, if adaptive, steered.
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::path::{Relay, Relayed};
-use super::run::Sender;
 use super::session::Session;
 use crate::wire::{Probe, Request};
 use cellbed_calibration::plan::Saturation;
 use cellbed_calibration::workload::QueueKeeper;
 
-/// Duration of the server's saturation after a request, so that it does not outlive the client, and time until the next
-/// request.
-const LASTS: Duration = Duration::from_secs(30);
-const RENEWED_AFTER: Duration = Duration::from_secs(5);
-
-/// Durations of a steered saturation, which ends sooner because it floods a path whose client can no longer steer. Then
-/// the interval of choosing a rate, and the minimum relative change sent to the server.
+/// Duration of a steered saturation after a request, which floods a path whose client can no longer steer, and time
+/// until the next request. Then the interval of choosing a rate, and the minimum relative change sent to the server.
 const STEERED_LASTS: Duration = Duration::from_secs(10);
 const STEERED_AGAIN: Duration = Duration::from_secs(2);
 const STEER: Duration = Duration::from_millis(100);
@@ -70,25 +63,24 @@ impl ServerSaturation {
         self.until.is_some()
     }
 
-    /// Return the time of the next request or choice of a rate, in a run that ends at `end`.
-    pub(super) fn due(&self, end: Time) -> Option<Time> {
-        match (&self.keeper, self.requested, self.until) {
-            (Some((_, at)), ..) => Some(*at),
-            (None, None, _) => Some(Time::ZERO),
-            (None, Some(_), Some(until)) if until >= end => None,
-            (None, Some(requested), _) => Some(requested + RENEWED_AFTER),
+    /// Return the time of the next request or choice of a rate.
+    pub(super) fn due(&self) -> Option<Time> {
+        match (&self.keeper, self.requested) {
+            (Some((_, at)), _) => Some(*at),
+            (None, None) => Some(Time::ZERO),
+            (None, Some(_)) => None,
         }
     }
 
-    /// Request or steers the saturation if due.
-    pub(super) fn renew(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
-        if self.due(end).is_none_or(|due| due > now) {
+    /// Request or steer the saturation if due, in a run that ends at `end`.
+    pub(super) fn renew(&mut self, now: Time, end: Time, session: &mut Session) {
+        if self.due().is_none_or(|due| due > now) {
             return;
         }
-        let mut lasts = LASTS;
+        let mut span = end - now;
         if let Some((keeper, at)) = &mut self.keeper {
             *at = now + STEER;
-            lasts = STEERED_LASTS;
+            span = span.min(STEERED_LASTS);
             let (rate, before) = (keeper.choose(now), self.rate.0 as f64);
             let again = |requested| now.since(requested) >= STEERED_AGAIN;
             let change = (rate.0 as f64 - before).abs();
@@ -98,48 +90,25 @@ impl ServerSaturation {
             self.rate = rate;
         }
         self.requested = Some(now);
-        if self.keeper.is_none() && sender.session.is_saturating(self.run) {
-            return; // the pending request is retransmitted until answered
-        }
-        let span = lasts.min(end - now);
-        self.ask(self.rate, span, sender.session, sender.relay, now);
+        self.ask(self.rate, span, session);
     }
 
     /// End the saturation on the server.
-    pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
+    pub(super) fn stop(&mut self, session: &mut Session, now: Time) {
         let goes_on = self.until.is_some_and(|until| until > now);
         if goes_on || self.keeper.is_some() {
-            self.ask(BitRate(0), Duration::ZERO, session, relay, now);
-        } else if let Some(of) = session.id() {
-            session.forget_saturation(of, self.run);
+            self.ask(BitRate(0), Duration::ZERO, session);
         }
     }
 
-    /// Request saturation at this rate for `span`, in place of earlier requests.
-    fn ask(
-        &self,
-        rate: BitRate,
-        span: Duration,
-        session: &mut Session,
-        relay: &mut Relay,
-        now: Time,
-    ) {
-        let Some(of) = session.id() else {
-            return;
-        };
-        session.forget_saturation(of, self.run);
-        let request = Request::Saturate {
-            of,
+    /// Request saturation at this rate for `span`.
+    fn ask(&self, rate: BitRate, span: Duration, session: &mut Session) {
+        session.request(Request::Saturate {
             run: self.run,
             rate_bps: rate.0,
             bytes: self.bytes,
             for_ns: span.as_nanos(),
-        };
-        if relay.is_used(now) {
-            relay.outgoing.push(Relayed::Request(request));
-        } else {
-            session.request(request, now);
-        }
+        });
     }
 
     /// Record that the server sends for `span` from now on. Return the begin of a pause that this ends.

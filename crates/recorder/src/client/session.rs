@@ -1,68 +1,88 @@
-//! A session with a server: handshake, requests retransmitted until answered, resumption after a broken connection.
+//! A session with a server: one TCP connection for requests, with which it ends; datagrams for everything measured.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
 
 use super::event::ClockAnswer;
-use crate::secure::{Channel, Filler, Opening, Progress, Secret};
+use crate::secure::{Channel, Filler, Handshake, HandshakeKeys, Secret};
 use crate::socket::Outbox;
-use crate::wire::{Field, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
+use crate::wire::{
+    Echo, Encode, FrameReader, Kind, Offer, Probe, Refusal, Reply, Report, Request, put_frame,
+    start,
+};
 
-/// Silence before the server is assumed to have lost the session, or the client its address.
+/// Silence of datagrams before the server is reported as silent.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Interval of requests for the server's time. The requests detect silence, and synchronize the clock even if probes go
-/// only one way.
-const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// Interval of requests for the server's time. The requests detect silence, prove a new address, and synchronize the
+/// clock even if probes go only one way.
+const ECHO: Duration = Duration::from_secs(1);
 
 /// Interval of these requests if pauses must be kept. A request waits for other packets to accompany, unless the server
 /// was silent for this long.
-const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
+const ECHO_IN_PAUSES: Duration = Duration::from_secs(2);
 
-/// Minimum time until a request is retransmitted.
-const LEAST_REPEAT: Duration = Duration::from_millis(250);
-const MOST_REPEAT: Duration = Duration::from_secs(3);
+/// Interval of these requests until the server knows the client's address.
+const ECHO_UNPROVED: Duration = Duration::from_millis(250);
 
-/// A handshake with a server, then a session, possibly followed by another one.
-pub(super) struct Session {
+/// Pause before another connection.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Time without a reply, after a change of the client's address, until the connection counts as broken.
+const CUT_OFF: Duration = Duration::from_secs(3);
+
+/// A session with a server, possibly followed by another one.
+pub struct Session {
     server: SocketAddr,
-    secret: Secret,
+    keys: HandshakeKeys,
     channel: Option<Channel>,
-    opening: Option<Opening>,
     filler: Filler,
-    pending: Vec<Pending>,
-    /// Time until an unanswered request is retransmitted.
-    pub(super) repeat_after: Duration,
-    smoothed: Option<f64>,
-    /// Arrival of the server's last message.
+    link: Link,
+    input: FrameReader,
+    output: Vec<u8>,
+    /// Requests without an answer.
+    pending: VecDeque<Request>,
+    /// Challenge of the server's last answer, and whether the server sends probes to this client's address.
+    challenge: u64,
+    proved: bool,
+    /// Time since which the server sees another address and has not replied.
+    moved: Option<Time>,
+    pub(super) offer: Offer,
+    /// Arrival of the server's last datagram.
     pub(super) last_received: Time,
-    pinged: Time,
+    echoed: Time,
     /// True if requests for the server's time are minimized: each packet breaks pauses that are measured.
     pub(super) keeps_pauses: bool,
     /// True if the server has been silent for a while.
-    pub(super) silent: bool,
+    pub silent: bool,
 }
 
-struct Pending {
-    request: Request,
-    /// Sequence numbers and times at which the request was sent.
-    sent: Vec<(u64, Time)>,
-    due: Time,
-    /// True if the request is retransmitted until answered.
-    insists: bool,
+/// State of the connection.
+enum Link {
+    /// There is none; another one may begin then.
+    Closed(Time),
+    /// It was requested.
+    Opening,
+    /// The hello, with code, was sent.
+    Greeting(Vec<u8>, Box<Handshake>),
+    /// The session's requests and replies go over it.
+    Attached,
 }
 
-/// Meaning of a datagram.
+/// Meaning of a message.
 pub(super) enum Incoming {
     /// Nothing, or nothing relevant.
     Nothing,
-    /// A new session began; the previous one is lost.
+    /// A new session can be used.
     Begun(Offer),
+    /// The session is lost.
+    Lost,
     /// The server refuses all clients, or this one.
     Rejected(Refusal),
     /// A request was answered.
-    Answered(Request, Result<(), Refusal>, Duration),
+    Answered(Request, Result<(), Refusal>),
     Clock(ClockAnswer),
     /// Arrivals reported by the server.
     Report(Report),
@@ -71,149 +91,160 @@ pub(super) enum Incoming {
 }
 
 impl Session {
-    pub(super) fn new(server: SocketAddr, secret: Secret, seed: &[u8; 32], now: Time) -> Self {
-        let opening = Opening::new(&secret, None, now);
+    pub(super) fn new(server: SocketAddr, secret: &Secret, seed: &[u8; 32], now: Time) -> Self {
         Self {
             server,
-            secret,
+            keys: HandshakeKeys::new(secret),
             channel: None,
-            opening: Some(opening),
             filler: Filler::new(seed),
-            pending: Vec::new(),
-            repeat_after: LEAST_REPEAT,
-            smoothed: None,
+            link: Link::Closed(now),
+            input: FrameReader::default(),
+            output: Vec::new(),
+            pending: VecDeque::new(),
+            challenge: 0,
+            proved: false,
+            moved: None,
+            offer: Offer::default(),
             last_received: now,
-            pinged: now,
+            echoed: Time::ZERO,
             keeps_pauses: false,
             silent: false,
         }
     }
 
-    /// Return the identifier of the session, if there is one.
-    pub(super) fn id(&self) -> Option<SessionId> {
-        self.channel.as_ref().map(Channel::session)
+    /// Return whether runs can use the session.
+    pub(super) fn is_ready(&self) -> bool {
+        self.channel.is_some() && self.proved
     }
 
-    /// Send a request, retransmitted until answered.
-    pub(super) fn request(&mut self, request: Request, now: Time) {
-        self.push(request, now, true);
+    /// Send a request over the connection of a session.
+    pub(super) fn request(&mut self, request: Request) {
+        if let Some(channel) = &mut self.channel {
+            put_frame(&mut self.output, |out| {
+                channel.seal(Kind::Control, &request.encode(), out);
+            });
+            self.pending.push_back(request);
+        }
     }
 
-    fn push(&mut self, request: Request, due: Time, insists: bool) {
-        self.pending.push(Pending {
-            request,
-            sent: Vec::new(),
-            due,
-            insists,
-        });
+    /// Return whether a connection to the server must be opened, to be followed by [`Session::on_connected`] or
+    /// [`Path::on_closed`](super::Path::on_closed).
+    pub fn wants_connection(&mut self, now: Time) -> bool {
+        let wants = matches!(self.link, Link::Closed(again) if now >= again);
+        if wants {
+            self.link = Link::Opening;
+        }
+        wants
+    }
+
+    /// Greet the server over a new connection.
+    pub fn on_connected(&mut self) {
+        let Some((handshake, hello)) = self.keys.greet() else {
+            return self.link = Link::Closed(Time::ZERO); // no random bytes now
+        };
+        put_frame(&mut self.output, |out| out.extend_from_slice(&hello));
+        self.link = Link::Greeting(hello, Box::new(handshake));
+    }
+
+    /// Record that the connection could not be made, or has ended, and its session.
+    pub(super) fn on_closed(&mut self, now: Time) -> Incoming {
+        self.link = Link::Closed(now + AGAIN);
+        (self.input, self.output) = Default::default();
+        (self.proved, self.moved) = (false, None);
+        self.pending.clear();
+        if self.channel.take().is_none() {
+            return Incoming::Nothing;
+        }
+        tracing::info!(
+            "the session with {} has ended: opening another",
+            self.server
+        );
+        Incoming::Lost
+    }
+
+    /// Return whether the connection is probably broken: the address has changed, and the server does not reply.
+    pub(super) fn is_cut_off(&self, now: Time) -> bool {
+        self.moved.is_some_and(|moved| now.since(moved) >= CUT_OFF)
+    }
+
+    /// Return the bytes to be written to the connection.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Return the first frame of another connection, which fetches a file.
+    pub fn file_request(&mut self, bytes: u64) -> Option<Vec<u8>> {
+        let mut frame = start(Kind::Download).to_vec();
+        let channel = self.channel.as_mut()?;
+        channel.seal(Kind::File, &bytes.encode(), &mut frame)?;
+        self.keys.sign(&mut frame);
+        let mut framed = Vec::new();
+        put_frame(&mut framed, |out| out.extend_from_slice(&frame));
+        Some(framed)
     }
 
     /// Request the server's time once, together with another packet sent now, unless requested recently.
-    pub(super) fn ping_along(&mut self, now: Time) {
-        if now >= self.pinged + KEEP_ALIVE {
-            self.ping(now, false);
+    pub(super) fn echo_along(&mut self, now: Time, outbox: &mut Outbox) {
+        if now >= self.echoed + ECHO {
+            self.echo(now, outbox);
         }
     }
 
-    fn ping(&mut self, now: Time, insists: bool) {
-        self.pinged = now;
-        self.pending
-            .retain(|pending| !matches!(pending.request, Request::ClockPing { .. }));
-        let client_ns = now.as_nanos();
-        self.push(Request::ClockPing { client_ns }, now, insists);
+    fn echo(&mut self, now: Time, outbox: &mut Outbox) {
+        self.echoed = now;
+        let echo = Echo {
+            client_ns: now.as_nanos(),
+            challenge: self.challenge,
+            ..Echo::default()
+        };
+        if let Some(channel) = &mut self.channel {
+            outbox.push(self.server, |bytes| {
+                channel.seal(Kind::Echo, &echo.encode(), bytes);
+            });
+        }
     }
 
     /// Return the time of the next separate request for the server's time.
-    fn next_ping(&self) -> Time {
-        if self.keeps_pauses {
-            self.pinged.max(self.last_received) + KEEP_ALIVE_IN_PAUSES
+    fn next_echo(&self) -> Time {
+        if !self.proved {
+            self.echoed + ECHO_UNPROVED
+        } else if self.keeps_pauses {
+            self.echoed.max(self.last_received) + ECHO_IN_PAUSES
         } else {
-            self.pinged + KEEP_ALIVE
+            self.echoed + ECHO
         }
-    }
-
-    /// Discard pending saturation requests of a run, which a later one replaces.
-    pub(super) fn forget_saturation(&mut self, session: SessionId, number: u32) {
-        self.pending.retain(|pending| {
-            !matches!(pending.request, Request::Saturate { of, run, .. } if (of, run) == (session, number))
-        });
-    }
-
-    /// Return whether a saturation request of a run is pending.
-    pub(super) fn is_saturating(&self, number: u32) -> bool {
-        self.pending.iter().any(
-            |pending| matches!(pending.request, Request::Saturate { run, .. } if run == number),
-        )
     }
 
     pub(super) fn next_event(&self) -> Time {
-        let opening = self.opening.as_ref().map_or(Time::MAX, Opening::next_event);
+        let link = match self.link {
+            Link::Closed(again) => again,
+            _ => Time::MAX,
+        };
         if self.channel.is_none() {
-            return opening;
+            return link;
         }
-        let requests = self.pending.iter().map(|pending| pending.due);
-        let session = self.next_ping().min(self.next_silence());
-        requests.fold(opening.min(session), Time::min)
+        let cut_off = self.moved.map_or(Time::MAX, |moved| moved + CUT_OFF);
+        cut_off.min(self.next_echo()).min(self.next_silence())
     }
 
     fn next_silence(&self) -> Time {
-        match self.opening {
-            Some(_) => Time::MAX,
-            None => self.last_received + SILENCE,
+        match self.silent {
+            true => Time::MAX,
+            false => self.last_received + SILENCE,
         }
     }
 
     /// Append due packets to `outbox`; return whether the server has just become silent.
     pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> bool {
-        let mut fell_silent = false;
-        if let Some(channel) = &self.channel
-            && now >= self.next_silence()
-        {
-            let resumes = Some(channel.resumption());
-            self.opening = Some(Opening::new(&self.secret, resumes, now));
-            fell_silent = !std::mem::replace(&mut self.silent, true);
-            tracing::info!("{} is silent: resuming the session", self.server);
-        }
-        if let Some(opening) = &mut self.opening
-            && now >= opening.next_event()
-        {
-            outbox.push(self.server, |bytes| {
-                opening.step(now, bytes);
-            });
-        }
         if self.channel.is_none() {
-            return fell_silent;
+            return false;
         }
-        if now >= self.next_ping() {
-            self.ping(now, true);
+        if now >= self.next_echo() {
+            self.echo(now, outbox);
         }
-        for index in 0..self.pending.len() {
-            if self.pending[index].due > now {
-                continue;
-            }
-            let number = self.seal(&self.pending[index].request.clone(), outbox);
-            let tries = self.pending[index].sent.len() as u64;
-            let pause = Duration::from_nanos(self.repeat_after.as_nanos() << tries.min(4));
-            let pending = &mut self.pending[index];
-            if tries > 0 {
-                tracing::debug!("{} has not answered: repeating a request", self.server);
-            }
-            pending.sent.extend(number.map(|number| (number, now)));
-            pending.due = match pending.insists {
-                true => now + pause.min(MOST_REPEAT),
-                false => Time::MAX,
-            };
-        }
-        fell_silent
-    }
-
-    /// Send a request once, without waiting for an answer; return its number.
-    pub(super) fn seal(&mut self, request: &Request, outbox: &mut Outbox) -> Option<u64> {
-        let (channel, mut number) = (self.channel.as_mut()?, None);
-        outbox.push(self.server, |bytes| {
-            number = channel.seal_control(&request.encode(), bytes);
-        });
-        number
+        let silent = now >= self.next_silence();
+        self.silent |= silent;
+        silent
     }
 
     /// Append a probe of `payload` bytes to `outbox`.
@@ -231,110 +262,97 @@ impl Session {
         }
     }
 
+    /// End the session, once and without waiting for an answer.
+    pub fn leave(&mut self) {
+        self.request(Request::Bye);
+    }
+
     /// Process a datagram that arrived at `at`.
     pub(super) fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) -> Incoming {
-        match Kind::of(datagram) {
-            Ok(kind) if kind.is_sealed() => self.open(at, now, datagram),
-            Ok(_) => self.shake_hands(now, datagram),
-            Err(_) => Incoming::Nothing,
-        }
-    }
-
-    fn shake_hands(&mut self, now: Time, datagram: &[u8]) -> Incoming {
-        let Some(opening) = &mut self.opening else {
-            return Incoming::Nothing;
-        };
-        match opening.receive(now, datagram) {
-            Progress::Waiting => Incoming::Nothing,
-            Progress::Begun(channel, offer) => {
-                self.channel = Some(*channel);
-                self.opening = None;
-                self.pending.clear();
-                self.note_received(now);
-                Incoming::Begun(offer)
-            }
-            Progress::Resumed(_) => {
-                self.opening = None;
-                self.note_received(now);
-                for pending in &mut self.pending {
-                    pending.due = now;
-                }
-                Incoming::Nothing
-            }
-            Progress::Rejected(Refusal::NoSuchSession) if self.channel.is_some() => {
-                tracing::info!("{} has lost the session: opening another", self.server);
-                self.channel = None;
-                self.opening = Some(Opening::new(&self.secret, None, now));
-                Incoming::Nothing
-            }
-            Progress::Rejected(reason) => Incoming::Rejected(reason),
-        }
-    }
-
-    fn open(&mut self, at: Time, now: Time, datagram: &[u8]) -> Incoming {
         let Some(channel) = &mut self.channel else {
             return Incoming::Nothing;
         };
         let Ok(opened) = channel.open(datagram) else {
             return Incoming::Nothing;
         };
-        if opened.header.kind != Kind::Control {
-            let probe = Probe::decode(opened.body);
-            self.note_received(now);
-            return probe.map_or(Incoming::Nothing, Incoming::Probe);
-        }
-        let reply = Reply::decode(opened.body);
-        self.note_received(now);
-        match reply {
-            Ok(Reply::Done { to }) => self.answer(now, to, Ok(())),
-            Ok(Reply::ClockPong {
-                to,
-                received_ns,
-                sent_ns,
-                ..
-            }) => match self.answer(now, to, Ok(())) {
-                Incoming::Answered(_, _, round_trip) => Incoming::Clock(ClockAnswer {
-                    requested: now - round_trip,
-                    received_ns,
-                    sent_ns,
-                    at,
-                }),
-                _ => Incoming::Nothing,
-            },
-            Ok(Reply::Refused { to, reason }) => self.answer(now, to, Err(reason)),
-            Ok(Reply::Report(report)) => Incoming::Report(report),
-            Err(_) => Incoming::Nothing,
-        }
-    }
-
-    fn answer(&mut self, now: Time, to: u64, result: Result<(), Refusal>) -> Incoming {
-        let mut pending = self.pending.iter().enumerate();
-        let found = pending.find_map(|(index, pending)| {
-            let sent = pending.sent.iter().find(|(number, _)| *number == to)?;
-            Some((index, now - sent.1))
-        });
-        let Some((index, round_trip)) = found else {
-            return Incoming::Nothing;
-        };
-        self.measure(round_trip);
-        let pending = self.pending.swap_remove(index);
-        Incoming::Answered(pending.request, result, round_trip)
-    }
-
-    /// Update the time until retransmission: twice the smoothed round-trip time.
-    fn measure(&mut self, round_trip: Duration) {
-        let sample = round_trip.as_secs_f64();
-        let old = self.smoothed.unwrap_or(sample);
-        let smoothed = old + (sample - old) / 4.0;
-        self.smoothed = Some(smoothed);
-        self.repeat_after = Duration::from_secs_f64(2.0 * smoothed)
-            .max(LEAST_REPEAT)
-            .min(MOST_REPEAT);
-    }
-
-    fn note_received(&mut self, now: Time) {
+        let (kind, probe, echo) = (
+            opened.header.kind,
+            Probe::decode(opened.body),
+            Echo::decode(opened.body),
+        );
         self.last_received = now;
-        self.opening = None;
         self.silent = false;
+        match (probe, echo) {
+            (Ok(probe), _) if kind.is_probe() => Incoming::Probe(probe),
+            (_, Ok(echo)) if kind == Kind::Echo => {
+                self.challenge = echo.challenge;
+                if !echo.proved {
+                    self.echoed = Time::ZERO; // proves the address at once
+                    if self.proved && self.moved.is_none() {
+                        self.moved = Some(now);
+                        self.request(Request::Check);
+                    }
+                } else if !std::mem::replace(&mut self.proved, true) {
+                    return Incoming::Begun(self.offer);
+                }
+                Incoming::Clock(ClockAnswer {
+                    requested: Time::from_nanos(echo.client_ns),
+                    received_ns: echo.received_ns,
+                    sent_ns: echo.sent_ns,
+                    at,
+                })
+            }
+            _ => Incoming::Nothing,
+        }
+    }
+
+    /// Add received bytes of the connection. Then call [`Session::take`] until `None`.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.input.push(bytes);
+    }
+
+    /// Return the meaning of the next received frame. After an invalid frame, the connection is replaced.
+    pub(super) fn take(&mut self, now: Time) -> Option<Incoming> {
+        let Ok(frame) = self.input.take() else {
+            return Some(self.on_closed(now));
+        };
+        let frame = frame?;
+        match std::mem::replace(&mut self.link, Link::Closed(now + AGAIN)) {
+            Link::Attached => {
+                self.link = Link::Attached;
+                Some(self.reply(now, &frame))
+            }
+            Link::Greeting(hello, mut handshake) => {
+                if let Some(reason) = self.keys.rejection(&frame, &hello) {
+                    return Some(Incoming::Rejected(reason));
+                }
+                if let Some(welcome) = handshake.read(&frame) {
+                    self.channel = handshake.channel(&welcome);
+                    self.offer = welcome.offer;
+                    self.last_received = now;
+                    self.link = Link::Attached;
+                    self.request(Request::Check); // begins the session
+                }
+                Some(Incoming::Nothing)
+            }
+            link => {
+                self.link = link;
+                None
+            }
+        }
+    }
+
+    /// Process a frame of a session's connection.
+    fn reply(&mut self, now: Time, frame: &[u8]) -> Incoming {
+        self.moved = None;
+        let opened = self.channel.as_mut().and_then(|it| it.open(frame).ok());
+        let result = match opened.map(|it| Reply::decode(it.body)) {
+            Some(Ok(Reply::Report(report))) => return Incoming::Report(report),
+            Some(Ok(Reply::Done)) => Ok(()),
+            Some(Ok(Reply::Refused(reason))) => Err(reason),
+            _ => return self.on_closed(now),
+        };
+        let answered = self.pending.pop_front();
+        answered.map_or(Incoming::Nothing, |it| Incoming::Answered(it, result))
     }
 }

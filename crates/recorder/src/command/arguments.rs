@@ -13,7 +13,9 @@ const RECORD_EXAMPLES: &str = "Examples:
   Both at once, each over a separate modem:
     cellbed-recorder record vps.example:7700 --secret secret --out drive \\
         --light-interface wwan0 --heavy-interface wwan1 --duration '10 min' \\
-        --gap '100 ms' --mobility driving
+        --mobility driving
+  Within a data plan, the calibration included:
+    cellbed-recorder record vps.example:7700 --secret secret --out train --budget '200 MB'
   Trains of several lengths alone, without calibration:
     cellbed-recorder record vps.example:7700 --secret secret --out trains \\
         --only light --no-calibration --trains 25:50,1:1,5:100
@@ -25,14 +27,12 @@ Exit status: 0 recorded, 1 an error, 2 wrong arguments, 130 interrupted with not
 
 const VERBS: &str = "The other end is `cellbed-recorder serve`. See also `cellbed-recorder calibrate --help`, `pack` and `secret`.";
 
-const REPLAY: &str = "With --for conditional, the trains that this method of replay needs are sent, in place of --plan; \
-with --for cellreplay, the default trains.";
-
 const SERVE_EXAMPLES: &str = "Examples:
   cellbed-recorder secret secret
   cellbed-recorder serve --secret secret --listen '[::]:7700' --rate '200 Mbit/s'";
 
-/// Records what a live network does to packets: light and heavy workloads, over UDP, between a client and a server.
+/// Records what a live network does to packets: light and heavy workloads, over UDP, and downloads by TCP, between a
+/// client and a server.
 #[derive(Parser, Debug)]
 #[command(version, about, disable_help_subcommand = true, max_term_width = 120)]
 pub struct Standalone {
@@ -40,7 +40,7 @@ pub struct Standalone {
     pub verb: Verb,
 }
 
-/// Record a live network: packet trains and saturation over UDP, between this client and a server.
+/// Record a live network: packet trains and saturation over UDP and downloads by TCP, between this client and a server.
 #[derive(Parser, Debug)]
 #[command(max_term_width = 120, after_help = cellbed_examples())]
 pub struct Cellbed {
@@ -49,7 +49,7 @@ pub struct Cellbed {
 }
 
 fn cellbed_examples() -> String {
-    format!("{RECORD_EXAMPLES}\n\n{VERBS}\n\n{REPLAY}")
+    format!("{RECORD_EXAMPLES}\n\n{VERBS}")
         .replace("cellbed-recorder record", "cellbed record")
         .replace("cellbed-recorder", "cellbed record")
 }
@@ -59,7 +59,7 @@ pub enum Verb {
     /// Record a network.
     #[command(after_help = RECORD_EXAMPLES)]
     Record(Box<Record>),
-    /// Measure the parameters of a network in less than five minutes, and print them as JSON.
+    /// Measure the parameters of a network in about four minutes at most, and print them as JSON.
     Calibrate(Calibrate),
     /// Run the server for clients with the secret.
     #[command(after_help = SERVE_EXAMPLES)]
@@ -93,6 +93,15 @@ pub struct Reach {
     pub quiet: bool,
 }
 
+/// Method of replay that a recording is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Regular trains alone.
+    Cellreplay,
+    /// Trains of many lengths and gaps alone.
+    Conditional,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SaturationMethod {
     /// At a fixed rate, 25 % above the capacity of the path.
@@ -121,7 +130,12 @@ pub struct Record {
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = duration)]
     pub duration: Duration,
 
-    /// Interface of the light workload; the heavy workload runs at the same time on another one.
+    /// Maximum bytes of calibration and recording together, such as "200 MB". It shortens turns of the heavy workload,
+    /// then trains, then the duration.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub budget: Option<Bytes>,
+
+    /// Interface of the light workload, control and downloads; the heavy workload runs at the same time on another one.
     #[arg(
         long,
         value_name = "NAME",
@@ -147,16 +161,16 @@ pub struct Record {
     #[arg(long, value_name = "LIGHT:HEAVY", default_value = "20s:10s", value_parser = interval_pair, help_heading = "Arrangement")]
     pub turns: (Duration, Duration),
 
-    /// Trains of U packets answered by D. Default: as calibrated.
-    #[arg(long, value_name = "U:D", value_parser = train_lengths, help_heading = "Light workload", conflicts_with = "trains")]
-    pub light_train: Option<(u16, u16)>,
-    /// Several train lengths, in rotation.
-    #[arg(long, value_name = "U:D,U:D…", value_parser = train_lengths, value_delimiter = ',', help_heading = "Light workload")]
+    /// Send only the trains that this method of replay needs. Default: trains for all methods, as calibrated.
+    #[arg(long = "for", value_name = "METHOD", help_heading = "Light workload", conflicts_with_all = ["trains", "plan"])]
+    pub method: Option<Method>,
+    /// Trains of U packets answered by D, in rotation.
+    #[arg(long, visible_alias = "light-train", value_name = "U:D,U:D…", value_parser = train_lengths, value_delimiter = ',', help_heading = "Light workload")]
     pub trains: Vec<(u16, u16)>,
     /// JSON file with trains, gaps and jitter, in the form of a recording's description.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Light workload", conflicts_with_all = ["light_train", "trains", "gap"])]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Light workload", conflicts_with_all = ["trains", "gap"])]
     pub plan: Option<PathBuf>,
-    /// Time from the start of a train to the next. Default: 50 ms, or longer if calibrated so. Use 100 ms when moving.
+    /// Time from the start of a regular train to the next. Default: 50 ms, or longer if calibrated so.
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Light workload")]
     pub gap: Option<Duration>,
     /// Variation of the gaps, as a share of them.
@@ -185,6 +199,13 @@ pub struct Record {
     /// IP length of the packets of both workloads.
     #[arg(long, value_name = "BYTES", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(100..=1500), help_heading = "Heavy workload")]
     pub packet_bytes: u16,
+
+    /// Sizes of the files to fetch by TCP after each run of the light workload, separated by commas.
+    #[arg(long, value_name = "BYTES,BYTES…", default_value = "10 kB, 100 kB, 1 MB", value_parser = bytes, value_delimiter = ',', help_heading = "Downloads")]
+    pub downloads: Vec<Bytes>,
+    /// Fetch no files.
+    #[arg(long, help_heading = "Downloads", conflicts_with = "downloads")]
+    pub no_downloads: bool,
 
     /// Skip the calibration; trains and rates must be given.
     #[arg(long, help_heading = "Calibration")]
@@ -220,7 +241,7 @@ pub struct Serve {
     /// File with the secret; create one with `secret`.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub secret: PathBuf,
-    /// Address and UDP port to listen on.
+    /// Address to listen on, and port of UDP and TCP.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7700")]
     pub listen: std::net::SocketAddr,
     /// Listen on this interface only.

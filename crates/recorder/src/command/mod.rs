@@ -127,7 +127,9 @@ fn serve(arguments: &Serve) -> Result<()> {
     if arguments.json {
         say_event("listening", json!({"address": local.to_string()}));
     } else {
-        say(&format!("listening on {local} (UDP); stop with Ctrl-C"));
+        say(&format!(
+            "listening on {local} (UDP and TCP); stop with Ctrl-C"
+        ));
     }
     let mut printed = None;
     let last = serving.run(

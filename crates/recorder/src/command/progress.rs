@@ -9,6 +9,7 @@ use super::{say, say_event};
 use crate::record::{Notice, Snapshot};
 use crate::recording::Packed;
 use crate::wire::Offer;
+use cellbed_calibration::calibration::Limits;
 
 /// Number of seconds per snapshot in a pipe.
 const PLAIN_EVERY: u32 = 5;
@@ -42,6 +43,23 @@ impl Output {
                 json!({"purpose": purpose.to_string(), "step": step, "steps": steps}),
                 format!("calibrating, step {step} of {steps}: {purpose}"),
             ),
+            Notice::Limited(Limits { span, bytes }) => {
+                let (seconds, megabytes) = (span.as_secs_f64(), *bytes as f64 / 1e6);
+                let properties = json!({"most_s": seconds, "most_bytes": bytes});
+                let text = format!(
+                    "the calibration takes at most about {seconds:.0} s and {megabytes:.0} MB"
+                );
+                ("calibration", properties, text)
+            }
+            Notice::Planned(volume) => {
+                let total = volume.total();
+                let text = format!(
+                    "{volume}: {:.0} MB in all, {} trains",
+                    total as f64 / 1e6,
+                    volume.trains
+                );
+                ("planned", json!({"volume": volume, "bytes": total}), text)
+            }
             Notice::Connected(Offer { rate_bps, .. }) => {
                 let rate = *rate_bps as f64 / 1e6;
                 let text = format!("connected; the server sends up to {rate} Mbit/s");

@@ -6,20 +6,29 @@ use std::path::{Path, PathBuf};
 
 use cellbed_link::{BitRate, Duration, Seed};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::arguments::{Record, SaturationMethod};
+use super::arguments::{Method, Record, SaturationMethod};
 use super::progress::Output;
 use crate::error::{Error, Result};
-use crate::record::{Access, Notice, Plan, Recorder};
+use crate::record::{Access, Notice, Plan, Recorder, Volume};
 use crate::recording::{Arrangement, Head, Heavy, Light, Role, check_free, rfc3339};
 use crate::secure::{Secret, hexadecimal, random_bytes};
 use crate::socket::wall_clock;
-use cellbed_calibration::calibration::{Calibration, Calibrator};
+use cellbed_calibration::calibration::{
+    Calibration, Calibrator, Limits, add_regular, fit, regular,
+};
 use cellbed_calibration::plan::{Both, Saturation, Train, TrainPlan, Workload};
 use cellbed_calibration::workload::FixedRateSaturator;
 
 /// Gap of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const GAP: Duration = Duration::from_millis(50);
+
+/// Trains for all that a replay can learn, made by `conditional_plan` of the Python package (`scripts/reference.py`).
+const PROBES: &str = include_str!("probes.json");
+
+/// Maximum share of a budget for the calibration.
+const CALIBRATION_SHARE: u64 = 3;
 
 /// Queueing delay of packets of an adaptive saturation (Winstein et al., "Stochastic Forecasts Achieve High Throughput
 /// and Low Delay over Cellular Networks", NSDI 2013, §4.1).
@@ -48,20 +57,38 @@ pub fn record(arguments: &Record) -> Result<()> {
     let mut output = Output::new(reach.json, reach.quiet);
     let mut watch = |notice: Notice<'_>| output.notice(&notice);
     let mut recorder = Recorder::connect(access)?;
-    let calibration = match &arguments.calibration {
+    let budget = arguments.budget.map(|budget| budget.0);
+    let calibration: Option<Calibration> = match &arguments.calibration {
         Some(file) => Some(read(file, "calibration")?),
         // Even if trains and rates are given: the replay needs further parameters.
         None if !arguments.no_calibration => {
-            let calibrator = Calibrator::new(Seed(arguments.seed));
+            let usual = Limits::default();
+            let bytes = budget.map_or(usual.bytes, |all| usual.bytes.min(all / CALIBRATION_SHARE));
+            let calibrator = Calibrator::within(Limits { bytes, ..usual }, Seed(arguments.seed));
             Some(recorder.calibrate(calibrator, &mut watch)?)
         }
         None => None,
     };
-    let trains = match &arguments.plan {
-        Some(file) => read(file, "plan of trains")?,
-        None => trains(arguments, calibration.as_ref()),
+    let used = calibration
+        .as_ref()
+        .filter(|_| arguments.calibration.is_none());
+    let used = used.map_or(0, |calibration| calibration.bytes);
+    let trains = light_plan(arguments, calibration.as_ref())?;
+    // Trains or gaps that the user gives stay as they are.
+    let fixed = arguments.plan.is_some() || arguments.gap.is_some();
+    let fitted = |share| match &calibration {
+        Some(network) if !fixed => fit(&trains, network, share),
+        _ => trains.clone(),
     };
-    let plan = plan(arguments, trains, calibration.as_ref());
+    let mut plan = plan(arguments, fitted(1.0), calibration.as_ref());
+    if let Some(budget) = budget {
+        Volume::fit(&mut plan, fitted, budget, used, calibration.as_ref())?;
+    }
+    watch(Notice::Planned(&Volume::new(
+        &plan,
+        used,
+        calibration.as_ref(),
+    )));
     let head = head(arguments, started, &plan, calibration)?;
     let packed = recorder.record(&plan, head, &folder, &mut watch)?;
     output.packed(&folder, &packed);
@@ -99,6 +126,9 @@ pub fn access(server: &str, secret: &Path, interface: Option<String>) -> Result<
 /// Minimum duration for turns: pauses in shorter recordings exceed the turns.
 const LEAST_IN_TURNS: Duration = Duration::from_secs(3);
 
+/// Maximum size of a file, bytes, as servers allow by default.
+const MOST_DOWNLOADED: u64 = 100_000_000;
+
 /// Check for contradictory options.
 fn check(arguments: &Record) -> Result<()> {
     let light = arguments.only != Some(Role::Heavy);
@@ -122,7 +152,14 @@ fn check(arguments: &Record) -> Result<()> {
             "--duration: two workloads in turn take at least 3 s; or only one of them: --only light",
         ),
         (
-            alone && light && !has_trains(arguments),
+            arguments
+                .downloads
+                .iter()
+                .any(|size| !(1..=MOST_DOWNLOADED).contains(&size.0)),
+            "--downloads: a file has at least 1 byte, and at most 100 MB",
+        ),
+        (
+            alone && light && arguments.trains.is_empty() && arguments.plan.is_none(),
             "without calibration the trains must be given: --light-train 25:50, or --trains",
         ),
         (
@@ -142,15 +179,31 @@ fn check(arguments: &Record) -> Result<()> {
     problem.map_or(Ok(()), |(_, text)| Err(Error::Usage(text.into())))
 }
 
-fn has_trains(arguments: &Record) -> bool {
-    arguments.light_train.is_some() || !arguments.trains.is_empty() || arguments.plan.is_some()
-}
-
 /// Read and decode a JSON file.
 fn read<T: DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
     let wrong = |problem: String| Error::Usage(format!("{}: {problem}", file.display()));
     let text = fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    serde_json::from_slice(&text).map_err(|error| wrong(format!("no {what}: {error}")))
+    let value =
+        serde_json::from_slice(&text).and_then(|value| serde_json::from_value(whole(value)));
+    value.map_err(|error| wrong(format!("no {what}: {error}")))
+}
+
+/// Convert whole numbers with a decimal point, as other programs write them, to integers.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Array(values) => values.into_iter().map(whole).collect(),
+        Value::Object(map) => map
+            .into_iter()
+            .map(|(key, value)| (key, whole(value)))
+            .collect(),
+        Value::Number(number) if !number.is_i64() && !number.is_u64() => {
+            let float = number
+                .as_f64()
+                .filter(|it| it.fract() == 0.0 && it.abs() < 1e15);
+            float.map_or(Value::Number(number), |float| (float as i64).into())
+        }
+        other => other,
+    }
 }
 
 fn named_by_time(started: &str) -> PathBuf {
@@ -162,37 +215,43 @@ fn named_by_time(started: &str) -> PathBuf {
     format!("recording-{digits}").into()
 }
 
-fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
+/// Return the trains of the light workload, before they are fitted to the network.
+fn light_plan(arguments: &Record, calibration: Option<&Calibration>) -> Result<TrainPlan> {
     let bytes = arguments.packet_bytes;
-    let lengths = match (&arguments.light_train, calibration) {
-        (Some(lengths), _) => vec![*lengths],
-        (None, _) if !arguments.trains.is_empty() => arguments.trains.clone(),
-        (None, Some(found)) => vec![(
-            found.directions.uplink.light_train(),
-            found.directions.downlink.light_train(),
-        )],
-        (None, None) => Vec::new(), // only without a light workload
-    };
-    let least = calibration.map_or(0, |found| {
-        let directions = &found.directions;
-        let gaps = lengths.iter().map(|&(up, down)| {
-            let uplink = directions.uplink.light_gap_ns(up);
-            uplink.max(directions.downlink.light_gap_ns(down))
-        });
-        gaps.max().unwrap_or(0)
-    });
-    let trains = lengths.into_iter();
-    let trains = trains.map(|(up, down)| Train::new((up, bytes), (down, bytes)));
-    let gap = arguments
-        .gap
-        .unwrap_or(GAP.max(Duration::from_nanos(least)));
-    TrainPlan {
-        rotation: trains.collect(),
-        gap_ns: gap.as_nanos(),
+    let gap = arguments.gap.unwrap_or(GAP).as_nanos();
+    let given = arguments.trains.iter();
+    let given: Vec<Train> = given
+        .map(|&(up, down)| Train::new((up, bytes), (down, bytes)))
+        .collect();
+    let rotation = |rotation| TrainPlan {
+        rotation,
+        gap_ns: gap,
         jitter: arguments.jitter,
         count: None,
         seed: arguments.seed,
-    }
+    };
+    let probes = || -> Result<TrainPlan> {
+        let probes = serde_json::from_str(PROBES);
+        let probes: TrainPlan = probes.map_err(|error| Error::Failed(error.to_string()))?;
+        Ok(TrainPlan {
+            seed: arguments.seed,
+            ..probes
+        })
+    };
+    Ok(match (&arguments.plan, calibration) {
+        (Some(file), _) => read(file, "plan of trains")?,
+        // Without a calibration trains are given, or there is no light workload.
+        (None, None) => rotation(given),
+        (None, Some(_)) if !given.is_empty() => rotation(given),
+        (None, Some(found)) => {
+            let regular = regular(found, bytes, gap);
+            match arguments.method {
+                Some(Method::Cellreplay) => rotation(vec![regular]),
+                Some(Method::Conditional) => probes()?,
+                None => add_regular(&probes()?, regular),
+            }
+        }
+    })
 }
 
 fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
@@ -212,7 +271,10 @@ fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>
     });
     let heavy = Workload::Saturation { ways, bytes };
     let two = arguments.light_interface.is_some() || arguments.together || arguments.only.is_some();
+    let fetches = !arguments.no_downloads && arguments.only != Some(Role::Heavy);
+    let sizes = arguments.downloads.iter().filter(|_| fetches);
     Plan {
+        downloads: sizes.map(|size| size.0).collect(),
         light: (arguments.only != Some(Role::Heavy)).then_some(Workload::Trains(trains)),
         heavy: (arguments.only != Some(Role::Light)).then_some(heavy),
         arrangement: if two {

@@ -2,6 +2,7 @@
 
 mod paths;
 mod schedule;
+mod volume;
 mod writing;
 
 use std::path::Path;
@@ -13,12 +14,13 @@ use crate::error::{Error, Result};
 use crate::recording::{Arrangement, Collector, Head, Packed, Role, RunPlan, pack, rfc3339};
 use crate::socket::{Interrupts, now, wall_clock};
 use crate::wire::Offer;
-use cellbed_calibration::calibration::{Calibration, Calibrator, Purpose};
+use cellbed_calibration::calibration::{Calibration, Calibrator, Limits, Purpose};
 use cellbed_calibration::plan::{Saturation, Workload};
 
 pub use paths::Access;
 use paths::Paths;
 use schedule::Schedule;
+pub use volume::Volume;
 pub use writing::Snapshot;
 use writing::Writing;
 
@@ -34,6 +36,8 @@ const QUIET_HEAVY: Duration = Duration::from_secs(1);
 pub struct Plan {
     pub light: Option<Workload>,
     pub heavy: Option<Workload>,
+    /// Sizes of the files to fetch after each run of the light workload.
+    pub downloads: Vec<u64>,
     pub arrangement: Arrangement,
     /// Duration of each workload's turn.
     pub turns: (Duration, Duration),
@@ -45,6 +49,10 @@ pub struct Plan {
 pub enum Notice<'a> {
     /// A step of the calibration begins; its number, and the number of steps.
     Calibrating(Purpose, (usize, usize)),
+    /// A calibration begins, within these limits.
+    Limited(Limits),
+    /// The recording is about to begin, with this expected volume.
+    Planned(&'a Volume),
     /// A path has a session.
     Connected(Offer),
     /// The server of a path is silent.
@@ -95,7 +103,7 @@ impl Recorder {
         self.next_run - 1
     }
 
-    /// Calibrates over the first path, in less than five minutes.
+    /// Calibrates over the first path, within the calibrator's limits.
     ///
     /// Errors: no answer, too many losses, an interrupt.
     pub fn calibrate(
@@ -104,6 +112,7 @@ impl Recorder {
         watch: Watch<'_>,
     ) -> Result<Calibration> {
         self.wait_for_connection(watch)?;
+        watch(Notice::Limited(calibrator.limits()));
         let zero = now();
         let mut collector = Collector::new(zero);
         while let Some(experiment) = calibrator.next().cloned() {
@@ -161,7 +170,7 @@ impl Recorder {
             if self.interrupts.count() > 0 {
                 return Err(Error::Interrupted);
             }
-            if let Some((_, Message::Events(events))) = self.paths.receive(watch)? {
+            if let Some(Message::Events(events)) = self.paths.receive(watch)? {
                 let mut ended = None;
                 for event in &events {
                     collector.take(event);
@@ -191,8 +200,7 @@ impl Recorder {
     ) -> Result<Packed> {
         if plan.arrangement == Arrangement::Together && plan.light.is_some() && plan.heavy.is_some()
         {
-            let leaning = plan.heavy.as_ref().is_some_and(Workload::is_adaptive);
-            self.paths.open_second(leaning)?;
+            self.paths.open_second()?;
         }
         self.wait_for_connection(watch)?;
         let mut plan = plan.clone();
@@ -236,11 +244,11 @@ impl Recorder {
             }
             for (role, workload, span) in schedule.due(time) {
                 let number = self.take_number();
-                writing.plan(number, role, &workload)?;
+                writing.plan(role, RunPlan::new(number, role, &workload))?;
                 schedule.began(role, number);
                 let quiet = match role {
-                    Role::Light => QUIET_LIGHT,
                     Role::Heavy => QUIET_HEAVY,
+                    _ => QUIET_LIGHT,
                 };
                 let request = RunRequest {
                     number,
@@ -250,6 +258,13 @@ impl Recorder {
                 };
                 self.paths.send(role, Order::Run(request));
             }
+            if schedule.downloads(time) {
+                let number = self.take_number();
+                writing.plan(Role::Downloads, RunPlan::downloads(number))?;
+                schedule.began(Role::Downloads, number);
+                let order = Order::Download(number, plan.downloads.clone());
+                self.paths.send(Role::Downloads, order);
+            }
             if schedule.is_done()
                 || self.interrupts.count() > 1
                 || time > schedule.end() + AFTER_END
@@ -257,7 +272,7 @@ impl Recorder {
                 return Ok(());
             }
             match self.paths.receive(watch)? {
-                Some((_, Message::Events(events))) => {
+                Some(Message::Events(events)) => {
                     for event in events {
                         if let Event::Run(run, RunEvent::Ended(end)) = &event {
                             if let Some(reason) = end.refusal {
@@ -271,8 +286,8 @@ impl Recorder {
                         writing.take(event)?;
                     }
                 }
-                Some((_, Message::Overflows(count))) => writing.overflowed(count)?,
-                Some((_, Message::Failed(_))) | None => {}
+                Some(Message::Overflows(count)) => writing.overflowed(count)?,
+                Some(Message::Failed(_)) | None => {}
             }
             writing.keep_up(now(), schedule.end(), watch)?;
         }

@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use cellbed_link::{Duration, Time};
 
 use super::{Notice, Watch};
-use crate::client::{Event, Message, Order, PathThread};
+use crate::client::{Event, Message, Order, PathThread, Ways};
 use crate::error::{Error, Result};
 
-use crate::secure::{Secret, random_bytes};
+use crate::secure::Secret;
 use crate::socket::now;
 use crate::wire::{Offer, VERSION};
 
@@ -24,28 +24,22 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 pub struct Access {
     pub server: SocketAddr,
     pub secret: Secret,
-    /// Interface of the light workload, of calibration, and of both workloads in turn; `None`: by the routing table.
+    /// Interface of control and downloads, the light workload, calibration, and both workloads in turn; `None`: by the
+    /// routing table.
     pub first: Option<String>,
     /// Interface of the heavy workload, if separate.
     pub second: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
-    First,
-    Second,
-}
-
 /// The paths to a server, and their messages.
 pub(super) struct Paths {
     access: Access,
-    /// Dropped before the first path, on which it may rely.
     second: Option<PathThread>,
     first: PathThread,
-    sender: Sender<(Name, Message)>,
-    messages: Receiver<(Name, Message)>,
-    /// Paths without a session yet, and the begin of the wait.
-    unanswered: Vec<(Name, Time)>,
+    sender: Sender<(Role, Message)>,
+    messages: Receiver<(Role, Message)>,
+    /// Paths without a session yet, by workload, and the begin of the wait.
+    unanswered: Vec<(Role, Time)>,
     offer: Option<Offer>,
 }
 
@@ -53,27 +47,21 @@ impl Paths {
     /// Open the first path. The handshake continues in the background.
     pub(super) fn connect(access: Access) -> Result<Self> {
         let (sender, messages) = channel();
-        let first = start(Name::First, &access, access.first.as_deref(), &sender)?;
+        let first = start(Role::Light, &access, &sender)?;
         Ok(Self {
             access,
             second: None,
             first,
             sender,
             messages,
-            unanswered: vec![(Name::First, now())],
+            unanswered: vec![(Role::Light, now())],
             offer: None,
         })
     }
 
-    /// Open the separate path of the heavy workload. With `leaning`, the path sends its requests over the
-    /// first.
-    pub(super) fn open_second(&mut self, leaning: bool) -> Result<()> {
-        let interface = self.access.second.as_deref();
-        let second = start(Name::Second, &self.access, interface, &self.sender)?;
-        if leaning {
-            second.rely_on(&self.first, random_bytes()?);
-        }
-        self.second = Some(second);
+    /// Open the separate path of the heavy workload.
+    pub(super) fn open_second(&mut self) -> Result<()> {
+        self.second = Some(start(Role::Heavy, &self.access, &self.sender)?);
         Ok(())
     }
 
@@ -97,52 +85,52 @@ impl Paths {
     }
 
     /// Return the next message, or `None` after a short time.
-    pub(super) fn receive(&mut self, watch: Watch<'_>) -> Result<Option<(Name, Message)>> {
+    pub(super) fn receive(&mut self, watch: Watch<'_>) -> Result<Option<Message>> {
         match self.messages.recv_timeout(LOOK) {
             Ok((_, Message::Failed(error))) => Err(error),
-            Ok((name, message)) => {
+            Ok((path, message)) => {
                 if let Message::Events(events) = &message {
-                    self.look_at(name, events, watch)?;
+                    self.look_at(path, events, watch)?;
                 }
-                Ok(Some((name, message)))
+                Ok(Some(message))
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let late = |since: &Time| now().since(*since) > CONNECT;
                 match self.unanswered.iter().find(|(_, since)| late(since)) {
-                    Some((name, _)) => Err(self.no_answer(*name)),
+                    Some((path, _)) => Err(self.no_answer(*path)),
                     None => Ok(None),
                 }
             }
         }
     }
 
-    fn no_answer(&self, name: Name) -> Error {
-        let interface = match name {
-            Name::First => &self.access.first,
-            Name::Second => &self.access.second,
+    fn no_answer(&self, path: Role) -> Error {
+        let interface = match path {
+            Role::Heavy => &self.access.second,
+            _ => &self.access.first,
         };
         let way = interface.as_ref().map(|name| format!(" by {name}"));
         Error::Failed(format!(
             "no answer from {}{} in {:.0} s. Is `cellbed-recorder serve` running there, with the same secret and \
-             version {VERSION} or later of the protocol, and does UDP to that port pass?",
+             version {VERSION} of the protocol (this release), and do TCP and UDP to that port pass?",
             self.access.server,
             way.unwrap_or_default(),
             CONNECT.as_secs_f64(),
         ))
     }
 
-    fn look_at(&mut self, name: Name, events: &[Event], watch: Watch<'_>) -> Result<()> {
+    fn look_at(&mut self, path: Role, events: &[Event], watch: Watch<'_>) -> Result<()> {
         for event in events {
             match event {
                 Event::Connected(offer) => {
-                    self.unanswered.retain(|(other, _)| *other != name);
+                    self.unanswered.retain(|(other, _)| *other != path);
                     self.offer = Some(*offer);
                     watch(Notice::Connected(*offer));
                 }
                 Event::Silent => watch(Notice::Silent),
                 Event::Resumed => watch(Notice::Resumed),
                 Event::Rejected(reason)
-                    if self.unanswered.iter().any(|(other, _)| *other == name) =>
+                    if self.unanswered.iter().any(|(other, _)| *other == path) =>
                 {
                     let server = self.access.server;
                     return Error::failed(format!("{server} refuses: {reason}"));
@@ -154,12 +142,15 @@ impl Paths {
     }
 }
 
-fn start(
-    name: Name,
-    access: &Access,
-    interface: Option<&str>,
-    sender: &Sender<(Name, Message)>,
-) -> Result<PathThread> {
-    let messages = sender.clone();
-    PathThread::start(name, access.server, interface, &access.secret, messages)
+/// Start a path. The control of both goes over the interface of the first, which is never saturated for long.
+fn start(path: Role, access: &Access, sender: &Sender<(Role, Message)>) -> Result<PathThread> {
+    let ways = Ways {
+        server: access.server,
+        probes: match path {
+            Role::Heavy => access.second.clone(),
+            _ => access.first.clone(),
+        },
+        control: access.first.clone(),
+    };
+    PathThread::start(path, ways, &access.secret, sender.clone())
 }

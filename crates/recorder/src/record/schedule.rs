@@ -7,7 +7,7 @@ use crate::recording::{Arrangement, Role};
 use cellbed_calibration::plan::Workload;
 
 /// Pause between two turns. The link becomes idle, so that packets of one workload do not meet the other.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time until a run begins again after its session was lost.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -15,13 +15,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Decides when runs begin, from the results of previous runs.
 pub(super) struct Schedule {
     end: Time,
-    /// Slots of the light and of the heavy workload.
-    slots: [Slot; 2],
+    /// Slots of the light and of the heavy workload, and of downloads, by role.
+    slots: [Slot; 3],
     in_turns: bool,
+    fetches: bool,
     stopped: bool,
 }
 
-/// State of one workload's runs.
+/// State of the runs of one role.
 struct Slot {
     role: Role,
     workload: Option<Workload>,
@@ -48,16 +49,18 @@ impl Schedule {
         };
         let light = slot(Role::Light, &plan.light, turns.0);
         let heavy = slot(Role::Heavy, &plan.heavy, turns.1);
+        let downloads = slot(Role::Downloads, &None, Duration::ZERO);
         let both = plan.light.is_some() && plan.heavy.is_some();
         let mut schedule = Self {
             end,
-            slots: [light, heavy],
+            slots: [light, heavy, downloads],
             in_turns: both && plan.arrangement == Arrangement::Alternating,
+            fetches: !plan.downloads.is_empty(),
             stopped: false,
         };
         if schedule.in_turns {
             schedule.slots[1].due = None;
-            schedule.slots[0].until = schedule.turn_end(0, zero);
+            schedule.slots[0].until = schedule.turn_end(Role::Light, zero);
         }
         schedule
     }
@@ -70,7 +73,7 @@ impl Schedule {
     /// Return the runs that should begin, with durations. Each is returned once; then call [`Schedule::began`].
     pub(super) fn due(&mut self, now: Time) -> Vec<(Role, Workload, Duration)> {
         let mut due = Vec::new();
-        for slot in &mut self.slots {
+        for slot in &mut self.slots[..2] {
             if slot.run.is_some() || slot.due.is_none_or(|due| due > now) {
                 continue;
             }
@@ -83,40 +86,56 @@ impl Schedule {
         due
     }
 
+    /// Return whether downloads should begin. They never meet a run of a workload.
+    pub(super) fn downloads(&mut self, now: Time) -> bool {
+        let idle = self.slots.iter().all(|slot| slot.run.is_none());
+        let due = &mut self.slots[Role::Downloads as usize].due;
+        idle && due.take_if(|due| *due <= now).is_some()
+    }
+
     pub(super) fn began(&mut self, role: Role, run: u32) {
         self.slots[role as usize].run = Some(run);
     }
 
     /// Record the end of a run. An incomplete run begins again if time is left in its turn.
     pub(super) fn ended(&mut self, run: u32, complete: bool, now: Time) {
+        let start = now + PAUSE;
         let mut slots = self.slots.iter();
         let Some(place) = slots.position(|slot| slot.run == Some(run)) else {
             return;
         };
-        let slot = &mut self.slots[place];
+        let (slot, again) = (&mut self.slots[place], now + AGAIN);
         slot.run = None;
-        if self.stopped {
-            return;
-        }
-        let (again, start) = (now + AGAIN, now + PAUSE);
-        if !complete && again < slot.until {
-            slot.due = Some(again);
-        } else if self.in_turns && start < self.end {
-            let until = self.turn_end(1 - place, start);
-            let other = &mut self.slots[1 - place];
-            (other.due, other.until) = (Some(start), until);
+        match slot.role {
+            _ if self.stopped => {}
+            Role::Downloads => self.next_turn(Role::Heavy, start),
+            _ if !complete && again < slot.until => slot.due = Some(again),
+            Role::Light if self.fetches => {
+                self.slots[Role::Downloads as usize].due = Some(start);
+            }
+            Role::Light => self.next_turn(Role::Heavy, start),
+            Role::Heavy => self.next_turn(Role::Light, start),
         }
     }
 
-    /// Return the end of a turn that begins at `start`. If too little time would be left for a turn of the other
-    /// workload, the turn lasts until the end of the recording.
-    fn turn_end(&self, place: usize, start: Time) -> Time {
-        let end = start + self.slots[place].turn;
-        let other = self.slots[1 - place].turn;
-        let worth = Duration::from_nanos(other.as_nanos() / 2);
-        match end + PAUSE + worth > self.end {
+    /// Let the next turn begin at `start`, if it is one of turns and time is left.
+    fn next_turn(&mut self, role: Role, start: Time) {
+        if self.in_turns && start < self.end {
+            let until = self.turn_end(role, start);
+            let slot = &mut self.slots[role as usize];
+            (slot.due, slot.until) = (Some(start), until);
+        }
+    }
+
+    /// Return the end of a turn that begins at `start`. If too little time would be left for a turn of the heavy
+    /// workload, a light turn lasts until the end of the recording.
+    fn turn_end(&self, role: Role, start: Time) -> Time {
+        let end = start + self.slots[role as usize].turn;
+        let heavy = self.slots[Role::Heavy as usize].turn;
+        let worth = Duration::from_nanos(heavy.as_nanos() / 2);
+        match role == Role::Light && end + PAUSE + worth > self.end {
             true => self.end,
-            false => end,
+            false => end.min(self.end),
         }
     }
 
@@ -124,12 +143,10 @@ impl Schedule {
     pub(super) fn stop(&mut self, now: Time) -> Vec<(Role, u32)> {
         self.stopped = true;
         self.end = self.end.min(now);
-        let slots = self.slots.iter_mut();
+        self.slots.iter_mut().for_each(|slot| slot.due = None);
+        let slots = self.slots.iter();
         slots
-            .filter_map(|slot| {
-                slot.due = None;
-                Some((slot.role, slot.run?))
-            })
+            .filter_map(|slot| Some((slot.role, slot.run?)))
             .collect()
     }
 
@@ -141,7 +158,10 @@ impl Schedule {
 }
 
 /// Return the turns, shortened so that each workload has one in `duration`.
-fn fitting((light, heavy): (Duration, Duration), duration: Duration) -> (Duration, Duration) {
+pub(super) fn fitting(
+    (light, heavy): (Duration, Duration),
+    duration: Duration,
+) -> (Duration, Duration) {
     let wanted = light.as_secs_f64() + heavy.as_secs_f64();
     let there = duration.as_secs_f64() - 2.0 * PAUSE.as_secs_f64();
     let share = (there / wanted).clamp(0.0, 1.0);
@@ -157,6 +177,7 @@ mod tests {
         Plan {
             light: Some(Workload::Timed(Vec::new())),
             heavy: Some(Workload::Timed(Vec::new())),
+            downloads: Vec::new(),
             arrangement,
             turns: (Duration::from_secs(20), Duration::from_secs(10)),
             duration: Duration::from_secs(60),
@@ -190,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_turn_has_what_is_left_of_the_recording() {
-        // Of 40 s, a turn of 10 s would leave 7 s, less than half of a 20 s turn. In 8 s both have a turn.
-        for (duration, light, heavy) in [(40, 20, 18), (8, 4, 2)] {
+    fn turns_become_shorter_in_a_short_recording() {
+        // In 8 s both have a turn.
+        for (duration, light, heavy) in [(40, 20, 10), (8, 4, 2)] {
             let plan = Plan {
                 duration: Duration::from_secs(duration),
                 ..plan(Arrangement::Alternating)
@@ -206,6 +227,41 @@ mod tests {
                 (due[0].0, due[0].2),
                 (Role::Heavy, Duration::from_secs(heavy))
             );
+        }
+    }
+
+    #[test]
+    fn downloads_follow_the_light_workload_and_meet_no_run() {
+        for (arrangement, light_ends) in
+            [(Arrangement::Alternating, 20), (Arrangement::Together, 60)]
+        {
+            let plan = Plan {
+                downloads: vec![1],
+                ..plan(arrangement)
+            };
+            let mut schedule = Schedule::new(&plan, second(0));
+            let runs = (1..).zip(schedule.due(second(0))).map(|(run, (role, ..))| {
+                schedule.began(role, run);
+                run
+            });
+            let runs = runs.collect::<Vec<_>>();
+            for run in runs {
+                assert!(!schedule.downloads(second(light_ends + 9)), "others run");
+                schedule.ended(run, true, second(light_ends));
+            }
+            assert!(
+                !schedule.downloads(second(light_ends))
+                    && schedule.downloads(second(light_ends + 1))
+            );
+            schedule.began(Role::Downloads, 7);
+            assert!(!schedule.is_done() && schedule.due(second(light_ends + 9)).is_empty());
+            schedule.ended(7, true, second(light_ends + 9));
+            let next = schedule.due(second(light_ends + 10));
+            let next = next.iter().map(|(role, ..)| *role).collect::<Vec<_>>();
+            match arrangement {
+                Arrangement::Alternating => assert_eq!(next, [Role::Heavy]),
+                Arrangement::Together => assert!(next.is_empty() && schedule.is_done()),
+            }
         }
     }
 

@@ -10,20 +10,18 @@ use super::{Notice, Watch};
 use crate::client::{Event, RunEvent};
 use crate::error::Result;
 use crate::recording::{Entry, Head, JournalWriter, Role, RunPlan};
-use cellbed_calibration::plan::Workload;
 
 /// Maximum trains that wait for answers.
 const TRAINS: usize = 256;
 
 const FLUSH: Duration = Duration::from_millis(200);
-const SYNC: Duration = Duration::from_secs(1);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Files written during a recording.
 pub(super) struct Writing {
     journal: JournalWriter,
     live: Live,
     flushed: Time,
-    synced: Time,
     shown: Time,
 }
 
@@ -34,17 +32,14 @@ impl Writing {
             journal: JournalWriter::create(folder, head)?,
             live: Live::new(zero),
             flushed: zero,
-            synced: zero,
             shown: zero,
         })
     }
 
     /// Add a requested run.
-    pub(super) fn plan(&mut self, number: u32, role: Role, workload: &Workload) -> Result<()> {
-        let plan = RunPlan::new(number, role, workload);
-        self.journal.add(&Entry::Run(plan))?;
-        self.live.roles.insert(number, role);
-        Ok(())
+    pub(super) fn plan(&mut self, role: Role, plan: RunPlan) -> Result<()> {
+        self.live.roles.insert(plan.number, role);
+        self.journal.add(&Entry::Run(plan))
     }
 
     /// Add an event of a path.
@@ -64,12 +59,9 @@ impl Writing {
             self.flushed = now;
             self.journal.flush()?;
         }
-        if now.since(self.synced) >= SYNC {
-            self.synced = now;
-            self.journal.sync()?;
-        }
-        if now.since(self.shown) >= Duration::from_secs(1) {
+        if now.since(self.shown) >= SECOND {
             self.shown = now;
+            self.journal.sync()?;
             watch(Notice::Snapshot(&self.live.snapshot(now, end)));
         }
         Ok(())

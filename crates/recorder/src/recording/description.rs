@@ -17,6 +17,9 @@ pub enum Role {
     Light,
     /// Saturation.
     Heavy,
+    /// Files fetched by TCP between and after the runs of the light workload.
+    #[value(skip)]
+    Downloads,
 }
 
 /// Arrangement of the workloads on the network.

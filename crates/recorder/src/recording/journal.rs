@@ -1,22 +1,24 @@
 //! The journal: all events in order, in blocks. A block is complete or ignored.
 //!
-//! A block has a length and a hash of four bytes each, then entries. All numbers are big-endian. Bytes after the last
+//! A block has a length and a hash of four bytes each, big-endian, then entries. Bytes after the last
 //! complete block were being written when the recorder died, and are ignored.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::description::Head;
 use super::run::RunPlan;
 use crate::client::Event;
 use crate::error::{Error, Result, Trying};
-use crate::wire::{Field, Malformed, Reader, variants};
+use crate::wire::Encode;
 
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
 
-const MAGIC: &[u8; 16] = b"cellbed journal4";
+const MAGIC: &[u8; 16] = b"cellbed journal6";
 
 /// Number of bytes at which a block is written.
 const BLOCK: usize = 1 << 18;
@@ -25,34 +27,31 @@ const BLOCK: usize = 1 << 18;
 const LONGEST: usize = 1 << 24;
 
 /// An event.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Entry {
     /// A run was requested.
-    Run(RunPlan),
+    Run(#[serde(with = "as_json")] RunPlan),
     /// An event of a path.
     Event(Event),
     /// Number of packets that the network delivered, but this machine lost, since the last such entry.
     Overflows(u64),
 }
 
-variants! { Entry:
-    1 Run(plan);
-    2 Event(event);
-    3 Overflows(count);
-}
+/// Plans are JSON within the journal: their fields may be left out.
+mod as_json {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// As JSON, after its length.
-impl Field for RunPlan {
-    fn put(&self, out: &mut Vec<u8>) {
-        let json = serde_json::to_vec(self).unwrap_or_default();
-        (json.len() as u32).put(out);
-        out.extend_from_slice(&json);
+    use super::RunPlan;
+
+    pub fn serialize<S: Serializer>(plan: &RunPlan, serializer: S) -> Result<S::Ok, S::Error> {
+        let json = serde_json::to_string(plan).map_err(S::Error::custom)?;
+        json.serialize(serializer)
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let length: u32 = reader.take()?;
-        let plan = serde_json::from_slice(reader.slice(length as usize)?);
-        plan.map_err(|_| Malformed("an unknown plan of a run"))
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<RunPlan, D::Error> {
+        serde_json::from_str(&String::deserialize(input)?).map_err(D::Error::custom)
     }
 }
 
@@ -120,8 +119,8 @@ impl JournalWriter {
             return Ok(());
         }
         let mut framed = Vec::with_capacity(self.block.len() + 8);
-        (self.block.len() as u32).put(&mut framed);
-        hash(&self.block).put(&mut framed);
+        framed.extend_from_slice(&(self.block.len() as u32).to_be_bytes());
+        framed.extend_from_slice(&hash(&self.block).to_be_bytes());
         framed.append(&mut self.block);
         self.block = framed;
         self.write_out()
@@ -195,9 +194,8 @@ impl Iterator for JournalReader {
             self.block = next_block(&mut self.input)?;
             self.position = 0;
         }
-        let mut reader = Reader::new(&self.block[self.position..]);
-        let entry = reader.take().ok()?;
-        self.position = self.block.len() - reader.rest().len();
+        let (entry, rest) = Entry::take(&self.block[self.position..]).ok()?;
+        self.position = self.block.len() - rest.len();
         Some(entry)
     }
 }
@@ -216,10 +214,9 @@ fn is_ours(file: &File) -> bool {
 }
 
 fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {
-    let mut head = [0; 8];
-    input.read_exact(&mut head).ok()?;
-    let mut reader = Reader::new(&head);
-    let (length, expected): (u32, u32) = (reader.take().ok()?, reader.take().ok()?);
+    let mut head = [[0; 4]; 2];
+    input.read_exact(head.as_flattened_mut()).ok()?;
+    let [length, expected] = head.map(u32::from_be_bytes);
     if length as usize > LONGEST {
         return None;
     }

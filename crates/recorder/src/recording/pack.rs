@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use cellbed_link::{Duration, Time};
 use parquet::basic::Encoding;
-use parquet::data_type::{DataType, Int32Type, Int64Type};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::Int64Type;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::description::{Arrangement, Clocks, Counts, Description, Role, Span};
 use super::journal::{Entry, JournalReader, path_in};
-use super::run::Collector;
+use super::run::{Collector, DownloadRecord};
 use crate::client::RunEnd;
 use crate::error::{Error, Result, Trying};
-use cellbed_calibration::plan::PacketRecord;
+use cellbed_calibration::calibration::{describe_turns, doubts};
+use cellbed_calibration::plan::{Both, PacketRecord};
 
 /// Summary of a packed recording.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub struct Packed {
 /// Append the packets of a run to a file; train numbers continue from the previous runs.
 fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: Vec<PacketRecord>) {
     let first_index = match role {
-        Role::Light => 0,
+        Role::Light | Role::Downloads => 0,
         Role::Heavy => packets.last().map_or(0, |last| last.index + 1),
     };
     packets.extend(added.into_iter().map(|packet| PacketRecord {
@@ -50,32 +52,40 @@ pub fn pack(folder: &Path) -> Result<Packed> {
     let head = journal.head.clone();
     let zero = Time::from_nanos(head.zero_ns);
     let mut collector = Collector::new(zero);
-    let mut overflows = 0;
-    journal.by_ref().for_each(|entry| match entry {
-        Entry::Run(plan) => collector.plan(plan),
-        Entry::Event(event) => collector.take(&event),
-        Entry::Overflows(count) => overflows += count,
-    });
-    let clock = collector.clock();
-    let mut tables: BTreeMap<&'static str, Vec<PacketRecord>> = BTreeMap::new();
-    let mut spans = Vec::new();
-    let mut next_train = 0;
     let shared = match (&head.light, &head.heavy) {
         (Some(light), Some(heavy)) => light.interface == heavy.interface,
         _ => false,
     };
     let mut notes = Notes {
-        overflows,
         met: shared && head.arrangement == Arrangement::Together,
         ..Notes::default()
     };
+    journal.by_ref().for_each(|entry| match entry {
+        Entry::Run(plan) => collector.plan(plan),
+        Entry::Event(event) => collector.take(&event),
+        Entry::Overflows(count) => notes.overflows += count,
+    });
+    let clock = collector.clock();
+    let mut tables: BTreeMap<&'static str, Vec<PacketRecord>> = BTreeMap::new();
+    let mut spans = Vec::new();
+    let mut downloads = Vec::new();
+    let mut next_train = 0;
     for number in collector.runs() {
         let Some(run) = collector.finish(number, clock.as_ref()) else {
             continue;
         };
+        spans.extend(run.spans.iter().map(|(start_ns, end_ns)| Span {
+            workload: run.role,
+            start_ns: *start_ns,
+            end_ns: *end_ns,
+        }));
         let (up, down, first_train) = match run.role {
             Role::Light => ("light-uplink", "light-downlink", next_train),
             Role::Heavy => ("heavy-uplink", "heavy-downlink", 0),
+            Role::Downloads => {
+                downloads.extend(run.downloads);
+                continue;
+            }
         };
         if run.role == Role::Light {
             let trains = run.uplink.last().map_or(0, |packet| packet.train + 1);
@@ -83,34 +93,39 @@ pub fn pack(folder: &Path) -> Result<Packed> {
         }
         notes.add(run.end.as_ref());
         notes.unsettled |= run.unsettled;
-        spans.extend(run.spans.iter().map(|(start_ns, end_ns)| Span {
-            workload: run.role,
-            start_ns: *start_ns,
-            end_ns: *end_ns,
-        }));
         for (name, packets) in [(up, run.uplink), (down, run.downlink)] {
             let table = tables.entry(name).or_default();
             append(table, run.role, first_train, packets);
         }
     }
     spans.sort_by_key(|span| span.start_ns);
-    let duration_ns = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
+    let workloads = spans.iter().filter(|span| span.workload != Role::Downloads);
+    let duration_ns = workloads.map(|span| span.end_ns).max().unwrap_or(0);
     if duration_ns <= 0 || tables.values().all(Vec::is_empty) {
         return Error::failed(format!("{}: nothing was recorded", folder.display()));
     }
     let mut files = Vec::new();
     for (name, packets) in &tables {
-        let file = format!("{name}.parquet");
-        let written = write_packets(&partial(folder, &file), packets);
-        let failed = |error| format!("cannot write {}/{file}: {error}", folder.display());
-        written.map_err(|error| Error::Failed(failed(error)))?;
-        files.push(file);
+        files.push(write_table(folder, name, PACKETS, packets)?);
+    }
+    if !downloads.is_empty() {
+        files.push(write_table(folder, "downloads", DOWNLOADS, &downloads)?);
     }
     let counts: BTreeMap<&'static str, Counts> = tables
         .iter()
         .map(|(name, packets)| (*name, count(packets)))
         .collect();
-    let warnings = notes.sentences();
+    let both = |up, down| Both {
+        uplink: tables.get(up).map_or(&[][..], Vec::as_slice),
+        downlink: tables.get(down).map_or(&[][..], Vec::as_slice),
+    };
+    let heavy = both("heavy-uplink", "heavy-downlink");
+    let mut warnings = notes.sentences();
+    warnings.extend(doubts(both("light-uplink", "light-downlink"), heavy));
+    if head.arrangement == Arrangement::Alternating {
+        warnings.push(describe_turns(heavy));
+    }
+    warnings.extend(head.calibration.iter().flat_map(|it| it.unknown.clone()));
     let description = Description {
         format: "cellbed-recording",
         version: 1,
@@ -156,63 +171,87 @@ fn partial(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.partial"))
 }
 
-/// The columns of a file of packets.
-const PACKETS: &str = "message packets {
-    required int32 train (INTEGER(32,false));
-    required int32 index (INTEGER(32,false));
-    required int32 bytes (INTEGER(16,false));
-    optional int64 sent_ns;
-    optional int64 arrived_ns;
-    required int32 copies (INTEGER(8,false));
-}";
+/// The columns of a table: declaration, and value in a row.
+type Columns<Row> = [(&'static str, fn(&Row) -> Option<i64>)];
+
+const PACKETS: &Columns<PacketRecord> = &[
+    ("required int32 train (INTEGER(32,false))", |row| {
+        Some(row.train.into())
+    }),
+    ("required int32 index (INTEGER(32,false))", |row| {
+        Some(row.index.into())
+    }),
+    ("required int32 bytes (INTEGER(16,false))", |row| {
+        Some(row.bytes.into())
+    }),
+    ("optional int64 sent_ns", |row| row.sent_ns),
+    ("optional int64 arrived_ns", |row| row.arrived_ns),
+    ("required int32 copies (INTEGER(8,false))", |row| {
+        Some(row.copies.into())
+    }),
+];
+
+const DOWNLOADS: &Columns<DownloadRecord> = &[
+    ("required int64 bytes (INTEGER(64,false))", |row| {
+        Some(row.bytes as i64)
+    }),
+    ("required int64 started_ns", |row| Some(row.started_ns)),
+    ("optional int64 taken_ns", |row| row.taken_ns),
+];
 
 /// Rows per group, the unit that readers load into memory.
 const GROUP: usize = 1 << 20;
 
-type Group<'a> = SerializedRowGroupWriter<'a, File>;
+/// Write a table to an unfinished file; return the name of the finished one.
+fn write_table<Row>(
+    folder: &Path,
+    name: &str,
+    columns: &Columns<Row>,
+    rows: &[Row],
+) -> Result<String> {
+    let file = format!("{name}.parquet");
+    let path = partial(folder, &file);
+    let created = File::create(&path).trying(|| format!("create {}", path.display()))?;
+    let written = fill(created, columns, rows)
+        .map_err(|error| format!("cannot write {}: {error}", path.display()));
+    let written = written.map_err(Error::Failed)?;
+    written
+        .sync_all()
+        .trying(|| format!("write {}", path.display()))?;
+    Ok(file)
+}
 
-fn write_packets(path: &Path, packets: &[PacketRecord]) -> Result<(), ParquetError> {
-    let schema = Arc::new(parse_message_type(PACKETS)?);
+fn fill<Row>(file: File, columns: &Columns<Row>, rows: &[Row]) -> Result<File, ParquetError> {
+    let declared: String = columns
+        .iter()
+        .map(|(column, _)| format!("{column};"))
+        .collect();
+    let schema = Arc::new(parse_message_type(&format!(
+        "message table {{{declared}}}"
+    ))?);
     // Evenly growing numbers take a few bits each as differences: a compressor would gain nothing.
     let properties = WriterProperties::builder()
         .set_dictionary_enabled(false)
         .set_encoding(Encoding::DELTA_BINARY_PACKED);
-    let file = File::create(path).map_err(|error| ParquetError::General(error.to_string()))?;
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?;
-    for rows in packets.chunks(GROUP) {
+    for rows in rows.chunks(GROUP) {
         let mut group = writer.next_row_group()?;
-        let whole = |group: &mut Group<'_>, field: fn(&PacketRecord) -> u32| {
-            let values: Vec<i32> = rows.iter().map(|row| field(row) as i32).collect();
-            column::<Int32Type>(group, &values, None)
-        };
-        let time = |group: &mut Group<'_>, field: fn(&PacketRecord) -> Option<i64>| {
-            let levels: Vec<i16> = rows.iter().map(|row| field(row).is_some().into()).collect();
-            let values: Vec<i64> = rows.iter().filter_map(field).collect();
-            column::<Int64Type>(group, &values, Some(&levels))
-        };
-        whole(&mut group, |row| row.train)?;
-        whole(&mut group, |row| row.index)?;
-        whole(&mut group, |row| u32::from(row.bytes))?;
-        time(&mut group, |row| row.sent_ns)?;
-        time(&mut group, |row| row.arrived_ns)?;
-        whole(&mut group, |row| u32::from(row.copies))?;
+        let mut values = columns.iter().map(|(_, value)| value);
+        while let (Some(mut column), Some(value)) = (group.next_column()?, values.next()) {
+            let levels: Vec<i16> = rows.iter().map(|row| value(row).is_some().into()).collect();
+            let values: Vec<i64> = rows.iter().filter_map(value).collect();
+            if let ColumnWriter::Int32ColumnWriter(narrow) = column.untyped() {
+                let values: Vec<i32> = values.iter().map(|it| *it as i32).collect();
+                narrow.write_batch(&values, Some(&levels), None)?;
+            } else {
+                let wide = column.typed::<Int64Type>();
+                wide.write_batch(&values, Some(&levels), None)?;
+            }
+            column.close()?;
+        }
         group.close()?;
     }
-    let file = writer.into_inner()?;
-    file.sync_all()
-        .map_err(|error| ParquetError::General(error.to_string()))
-}
-
-fn column<T: DataType>(
-    group: &mut Group<'_>,
-    values: &[T::T],
-    levels: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let mut column = group.next_column()?.ok_or_else(|| {
-        ParquetError::General("the table has fewer columns than were written".into())
-    })?;
-    column.typed::<T>().write_batch(values, levels, None)?;
-    column.close()
+    writer.into_inner()
 }
 
 fn count(packets: &[PacketRecord]) -> Counts {
@@ -254,9 +293,9 @@ impl Notes {
     fn add(&mut self, end: Option<&RunEnd>) {
         match end {
             Some(end) => {
-                self.withheld += u64::from(end.withheld);
-                self.unrecorded += u64::from(end.unrecorded);
-                self.server_overflows = self.server_overflows.max(end.overflows.into());
+                self.withheld += u64::from(end.counts.withheld);
+                self.unrecorded += u64::from(end.counts.unrecorded);
+                self.server_overflows = self.server_overflows.max(end.counts.overflows.into());
                 self.broken_off |= !end.complete;
             }
             None => self.broken_off = true,

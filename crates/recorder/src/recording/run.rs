@@ -3,15 +3,15 @@
 use super::Role;
 use std::collections::BTreeMap;
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Departure, Event, Pause, RunEnd, RunEvent};
+use crate::client::{Event, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
 use cellbed_calibration::plan::{Both, PacketRecord, Train, Workload};
 
-/// Time before the last event in which packets of an interrupted run are ignored: they may have been in flight.
-const UNDERWAY: Duration = Duration::from_millis(800);
+/// Time before the last event in which packets of an interrupted run are ignored, ns: they may have been in flight.
+const UNDERWAY: i64 = 800_000_000;
 
 /// Maximum packets of one saturation; higher numbers are ignored.
 const MOST_PACKETS: u32 = 1 << 29;
@@ -23,8 +23,8 @@ pub struct Collector {
     /// Time stamps of finished runs and of requests for the server's time.
     past: ClockEstimator,
     runs: BTreeMap<u32, Run>,
-    /// Time of the last event.
-    last: Time,
+    /// Time of the last event, ns since time zero.
+    last: i64,
 }
 
 impl Collector {
@@ -34,7 +34,7 @@ impl Collector {
             zero,
             past: ClockEstimator::default(),
             runs: BTreeMap::new(),
-            last: Time::ZERO,
+            last: 0,
         }
     }
 
@@ -54,10 +54,10 @@ impl Collector {
             }
             Event::Run(run, event) => {
                 if let Some(at) = event.at() {
-                    self.last = self.last.max(at);
+                    self.last = self.last.max(since(self.zero, at));
                 }
                 if let Some(run) = self.runs.get_mut(run) {
-                    run.take(event);
+                    run.take(event, self.zero);
                 }
             }
             _ => {}
@@ -68,7 +68,7 @@ impl Collector {
     pub fn clock(&self) -> Option<ClockEstimate> {
         let mut estimator = self.past.clone();
         for run in self.runs.values() {
-            run.add_stamps(self.zero, &mut estimator);
+            run.add_stamps(&mut estimator);
         }
         estimator.estimate()
     }
@@ -76,9 +76,8 @@ impl Collector {
     /// Remove a run and return its packet records; `None` if it never began.
     pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let run = self.runs.remove(&number)?;
-        let zero = self.zero;
-        run.add_stamps(zero, &mut self.past);
-        run.records(self.last, zero, clock)
+        run.add_stamps(&mut self.past);
+        run.records(self.last, clock)
     }
 
     /// Numbers of all runs.
@@ -101,6 +100,17 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
+    /// The plan of downloads.
+    pub fn downloads(number: u32) -> Self {
+        Self {
+            number,
+            role: Role::Downloads,
+            trains: Vec::new(),
+            bytes: 0,
+            least_waits_ns: Both::default(),
+        }
+    }
+
     /// The plan of a workload. The first train follows the last one.
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
         let (trains, bytes) = match workload {
@@ -123,37 +133,42 @@ impl RunPlan {
     }
 }
 
-/// A run, as far as known.
+/// A run, as far as known. Times are ns since time zero, but stamps of the server are on its clock.
 struct Run {
     plan: RunPlan,
-    began: Option<Time>,
-    paused: Vec<Pause>,
+    began: Option<i64>,
+    paused: Vec<(i64, i64)>,
     /// Packets sent, in order of (train, index).
-    uplink: Vec<Sent>,
+    uplink: Vec<PacketRecord>,
     /// Index in `uplink` of the first packet of each train.
     starts: Vec<usize>,
     /// Packets of the server, by train; train 0 is a saturation.
-    downlink: BTreeMap<u32, Vec<Slot>>,
+    downlink: BTreeMap<u32, Vec<PacketRecord>>,
+    downloads: Vec<DownloadRecord>,
     end: Option<RunEnd>,
+    /// Time of the end; 0 before.
+    ended: i64,
 }
 
-/// A packet of the client.
-#[derive(Clone, Copy)]
-struct Sent {
-    departure: Departure,
-    /// On the server's clock.
-    arrived: Option<u64>,
-    copies: u8,
-}
+/// A packet of unknown fate.
+const UNKNOWN: PacketRecord = PacketRecord {
+    train: 0,
+    index: 0,
+    bytes: 0,
+    sent_ns: None,
+    arrived_ns: None,
+    copies: 0,
+};
 
-/// A packet of the server.
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    bytes: u16,
-    /// On the server's clock.
-    sent: u64,
-    arrived: Option<Time>,
-    copies: u8,
+/// A download by TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DownloadRecord {
+    /// Size of the file.
+    pub bytes: u64,
+    /// Time of the first SYN.
+    pub started_ns: i64,
+    /// Time from the SYN to the last byte; `None` if never completed.
+    pub taken_ns: Option<i64>,
 }
 
 /// Records of a run's packets.
@@ -163,6 +178,7 @@ pub struct RunRecords {
     pub rotation: u32,
     pub uplink: Vec<PacketRecord>,
     pub downlink: Vec<PacketRecord>,
+    pub downloads: Vec<DownloadRecord>,
     /// Times of activity; for an adaptive saturation without the start-up, which had no queue yet.
     pub spans: Vec<(i64, i64)>,
     /// True if packets of an adaptive saturation never reached the intended queueing delay. Then the spans include the
@@ -181,40 +197,29 @@ impl Run {
             uplink: Vec::new(),
             starts: Vec::new(),
             downlink: BTreeMap::new(),
+            downloads: Vec::new(),
             end: None,
+            ended: 0,
         }
     }
 
     /// Return the packet records from the events up to `last`; `None` if the run never began.
-    fn records(self, last: Time, zero: Time, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
+    fn records(mut self, last: i64, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let began = self.began?;
-        let cut = self.cut(last);
-        let ended = match &self.end {
-            Some(end) if end.complete => end.at,
-            _ => cut,
-        };
-        let to_client = |server: u64| clock.map(|clock| clock.to_client(server as i64));
-        let known = self
-            .uplink
-            .iter()
-            .take_while(|packet| packet.departure.at <= cut);
-        let uplink: Vec<PacketRecord> = known
-            .map(|packet| {
-                let (sent, arrived_ns) = (packet.departure, packet.arrived.and_then(to_client));
-                PacketRecord {
-                    train: sent.train,
-                    index: sent.index,
-                    bytes: sent.bytes,
-                    sent_ns: Some(since(zero, sent.at)),
-                    arrived_ns,
-                    copies: arrived_ns.map_or(0, |_| packet.copies),
-                }
-            })
-            .collect();
-        let downlink = self.downlink_records(cut, zero, to_client);
+        let complete = self.end.is_some_and(|end| end.complete);
+        let cut = if complete { i64::MAX } else { self.cut(last) };
+        let ended = if complete { self.ended } else { cut };
+        let to_client = |server: i64| clock.map(|clock| clock.to_client(server));
+        let downlink = self.downlink_records(cut, to_client);
+        let mut uplink = std::mem::take(&mut self.uplink);
+        uplink.truncate(uplink.partition_point(|packet| packet.sent_ns <= Some(cut)));
+        for packet in &mut uplink {
+            packet.arrived_ns = packet.arrived_ns.and_then(to_client);
+            packet.copies = packet.arrived_ns.map_or(0, |_| packet.copies);
+        }
         let waits = self.plan.least_waits_ns;
         let ways = [(&uplink[..], waits.uplink), (&downlink[..], waits.downlink)];
-        let (mut spans, mut unsettled) = (self.spans(began, ended, zero), false);
+        let (mut spans, mut unsettled) = (self.spans(began, ended), false);
         for span in &mut spans {
             match settling_time(ways, *span) {
                 Some(start) => span.0 = start,
@@ -226,6 +231,7 @@ impl Run {
             rotation: self.plan.trains.len().max(1) as u32,
             uplink,
             downlink,
+            downloads: self.downloads,
             spans,
             unsettled,
             end: self.end,
@@ -233,111 +239,112 @@ impl Run {
     }
 
     /// Add an event of the run.
-    fn take(&mut self, event: &RunEvent) {
+    fn take(&mut self, event: &RunEvent, zero: Time) {
         match event {
-            RunEvent::Began(at) => self.began = Some(*at),
-            RunEvent::Sent(departure) => self.sent(departure),
+            RunEvent::Began(at) => self.began = Some(since(zero, *at)),
+            RunEvent::Sent(departure) => {
+                if departure.index == 0 && self.starts.len() == departure.train as usize {
+                    self.starts.push(self.uplink.len());
+                }
+                self.uplink.push(PacketRecord {
+                    train: departure.train,
+                    index: departure.index,
+                    bytes: departure.bytes,
+                    sent_ns: Some(since(zero, departure.at)),
+                    ..UNKNOWN
+                });
+            }
             RunEvent::ArrivedUplink(arrival) => {
                 if let Some(packet) = self.find(arrival.train, arrival.index) {
-                    let first = packet.arrived.unwrap_or(u64::MAX).min(arrival.arrived_ns);
-                    packet.arrived = Some(first);
-                    packet.copies = packet.copies.saturating_add(1);
+                    arrived(packet, arrival.arrived_ns as i64);
                 }
             }
             RunEvent::ArrivedDownlink(reception) => {
-                if let Some(slot) = self.slot(reception.train, reception.index) {
-                    slot.bytes = reception.bytes;
-                    slot.sent = reception.sent_ns;
-                    slot.arrived = Some(slot.arrived.unwrap_or(Time::MAX).min(reception.at));
-                    slot.copies = slot.copies.saturating_add(1);
+                if let Some(packet) = self.slot(reception.train, reception.index) {
+                    packet.bytes = reception.bytes;
+                    packet.sent_ns = Some(reception.sent_ns as i64);
+                    arrived(packet, since(zero, reception.at));
                 }
             }
-            RunEvent::Paused(pause) => self.paused.push(*pause),
-            RunEvent::Ended(end) => self.end = Some(*end),
+            RunEvent::Paused { from, until } => {
+                self.paused.push((since(zero, *from), since(zero, *until)));
+            }
+            RunEvent::Downloaded(download) => self.downloads.push(DownloadRecord {
+                bytes: download.bytes,
+                started_ns: since(zero, download.started),
+                taken_ns: download.ended.map(|ended| since(download.started, ended)),
+            }),
+            RunEvent::Ended(end) => {
+                (self.end, self.ended) = (Some(*end), since(zero, end.at));
+            }
         }
     }
 
-    fn sent(&mut self, departure: &Departure) {
-        if departure.index == 0 && self.starts.len() == departure.train as usize {
-            self.starts.push(self.uplink.len());
-        }
-        self.uplink.push(Sent {
-            departure: *departure,
-            arrived: None,
-            copies: 0,
-        });
-    }
-
-    fn find(&mut self, train: u32, index: u32) -> Option<&mut Sent> {
+    fn find(&mut self, train: u32, index: u32) -> Option<&mut PacketRecord> {
         let start = *self.starts.get(train as usize)?;
         let packet = self.uplink.get_mut(start + index as usize)?;
-        let sent = packet.departure;
-        (sent.train == train && sent.index == index).then_some(packet)
+        (packet.train == train && packet.index == index).then_some(packet)
     }
 
-    fn slot(&mut self, train: u32, index: u32) -> Option<&mut Slot> {
+    fn slot(&mut self, train: u32, index: u32) -> Option<&mut PacketRecord> {
         if index >= MOST_PACKETS {
             return None;
         }
         let slots = self.downlink.entry(train).or_default();
         if slots.len() <= index as usize {
-            slots.resize(index as usize + 1, Slot::default());
+            slots.resize(index as usize + 1, UNKNOWN);
         }
         slots.get_mut(index as usize)
     }
 
-    fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
-        for packet in &self.uplink {
-            if let Some(arrived) = packet.arrived {
-                estimator.uplink(since(zero, packet.departure.at), arrived as i64);
-            }
+    fn add_stamps(&self, estimator: &mut ClockEstimator) {
+        let times = |packet: &PacketRecord| packet.sent_ns.zip(packet.arrived_ns);
+        for (sent, arrived) in self.uplink.iter().filter_map(times) {
+            estimator.uplink(sent, arrived);
         }
-        for slot in self.downlink.values().flatten() {
-            if let Some(arrived) = slot.arrived {
-                estimator.downlink(slot.sent as i64, since(zero, arrived));
-            }
+        for (sent, arrived) in self.downlink.values().flatten().filter_map(times) {
+            estimator.downlink(sent, arrived);
         }
     }
 
-    /// Return the time from which the fate of sent packets is unknown; never for a completed run.
-    fn cut(&self, last: Time) -> Time {
-        if self.end.as_ref().is_some_and(|end| end.complete) {
-            return Time::MAX;
-        }
+    /// Return the time from which the fate of sent packets is unknown, in a run that was interrupted.
+    fn cut(&self, last: i64) -> i64 {
         let mut latest = self.uplink.iter().rev();
-        let horizon = match latest.find(|packet| packet.arrived.is_some()) {
-            Some(packet) => packet.departure.at,
-            None if self.uplink.is_empty() => Time::MAX,
-            None => Time::ZERO,
+        let horizon = match latest.find(|packet| packet.arrived_ns.is_some()) {
+            Some(packet) => packet.sent_ns.unwrap_or(0),
+            None if self.uplink.is_empty() => i64::MAX,
+            None => 0,
         };
         horizon.min(last - UNDERWAY)
     }
 
     fn downlink_records(
         &self,
-        cut: Time,
-        zero: Time,
-        to_client: impl Fn(u64) -> Option<i64>,
+        cut: i64,
+        to_client: impl Fn(i64) -> Option<i64>,
     ) -> Vec<PacketRecord> {
-        let record = |train: u32, index: usize, bytes: u16, slot: &Slot| PacketRecord {
-            train,
-            index: index as u32,
-            bytes: if slot.copies > 0 { slot.bytes } else { bytes },
-            sent_ns: (slot.copies > 0).then(|| to_client(slot.sent)).flatten(),
-            arrived_ns: slot.arrived.map(|at| since(zero, at)),
-            copies: slot.copies,
-        };
-        let slot_of = |slots: Option<&Vec<Slot>>, index: usize| {
-            let slot = slots.and_then(|slots| slots.get(index));
-            slot.copied().unwrap_or_default()
+        let record = |train: u32, index: usize, bytes: u16| {
+            let slots = self.downlink.get(&train);
+            let packet = slots.and_then(|slots| slots.get(index)).unwrap_or(&UNKNOWN);
+            PacketRecord {
+                train,
+                index: index as u32,
+                bytes: if packet.copies > 0 {
+                    packet.bytes
+                } else {
+                    bytes
+                },
+                sent_ns: packet.sent_ns.and_then(&to_client),
+                ..*packet
+            }
         };
         if self.plan.trains.is_empty() {
-            let slots = self.downlink.get(&0);
-            let sent = self.end.map_or(0, |end| end.saturation_sent) as usize;
-            return (0..slots.map_or(0, Vec::len).max(sent))
-                .map(|index| (index, slot_of(slots, index)))
-                .take_while(|(_, slot)| slot.arrived.is_none_or(|at| at <= cut + UNDERWAY))
-                .map(|(index, slot)| record(0, index, self.plan.bytes, &slot))
+            let received = self.downlink.get(&0).map_or(0, Vec::len);
+            let sent = self.end.map_or(0, |end| end.counts.saturation_sent) as usize;
+            let end = cut.saturating_add(UNDERWAY);
+            return (0..received.max(sent))
+                .map(|index| record(0, index, self.plan.bytes))
+                .take_while(|packet| packet.arrived_ns.is_none_or(|at| at <= end))
                 .collect();
         }
         let mut records = Vec::new();
@@ -345,39 +352,32 @@ impl Run {
             let Some(plan) = self.plan.train(number) else {
                 break;
             };
-            if self.uplink[*start].departure.at > cut {
+            let packets = self.uplink[*start..].iter().take(usize::from(plan.up));
+            let mut packets = packets.take_while(|packet| packet.train == number);
+            if self.uplink[*start].sent_ns > Some(cut) {
                 break;
             }
-            let packets = self.uplink[*start..].iter().take(usize::from(plan.up));
-            let reached = packets
-                .take_while(|packet| packet.departure.train == number)
-                .any(|packet| packet.arrived.is_some());
-            let slots = self.downlink.get(&number);
-            if !reached && slots.is_none() {
-                continue; // no answer was requested
-            }
-            for index in 0..usize::from(plan.down) {
-                let slot = slot_of(slots, index);
-                records.push(record(number, index, plan.down_bytes, &slot));
+            let reached = packets.any(|packet| packet.arrived_ns.is_some());
+            if reached || self.downlink.contains_key(&number) {
+                let answer = 0..usize::from(plan.down);
+                records.extend(answer.map(|index| record(number, index, plan.down_bytes)));
             }
         }
         records
     }
 
-    fn spans(&self, began: Time, ended: Time, zero: Time) -> Vec<(i64, i64)> {
-        let mut spans = Vec::new();
-        let mut start = began;
-        for Pause { from, until } in &self.paused {
-            spans.push((start, *from));
-            start = *until;
-        }
-        spans.push((start, ended));
-        spans
-            .into_iter()
-            .filter(|(start, end)| start < end)
-            .map(|(start, end)| (since(zero, start), since(zero, end)))
-            .collect()
+    fn spans(&self, began: i64, ended: i64) -> Vec<(i64, i64)> {
+        let starts = [began].into_iter().chain(self.paused.iter().map(|it| it.1));
+        let ends = self.paused.iter().map(|it| it.0).chain([ended]);
+        let spans = starts.zip(ends);
+        spans.filter(|(start, end)| start < end).collect()
     }
+}
+
+/// Record another copy of a packet.
+fn arrived(packet: &mut PacketRecord, at: i64) {
+    packet.arrived_ns = Some(packet.arrived_ns.map_or(at, |before| before.min(at)));
+    packet.copies = packet.copies.saturating_add(1);
 }
 
 fn since(zero: Time, at: Time) -> i64 {

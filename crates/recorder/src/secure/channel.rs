@@ -4,16 +4,20 @@ use snow::StatelessTransportState;
 
 use super::Secret;
 use crate::wire::{
-    Field, HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, Reader, Resumption, SEQUENCES,
-    SessionId, TAG_BYTES,
+    Encode, HEADER_BYTES, Header, Kind, Malformed, PROBE_BYTES, Probe, SEQUENCES, SessionId,
+    TAG_BYTES,
 };
 
 /// One end of a session. Seals each outgoing message under a separate sequence number, and opens messages of the other
 /// end.
 pub struct Channel {
-    resumption: Resumption,
+    session: SessionId,
     noise: StatelessTransportState,
-    next: u64,
+    /// Next number of each series sent: datagrams, control, files.
+    next: [u64; 3],
+    /// Lowest number accepted in a frame of each series.
+    expected: [u64; 3],
+    /// Numbers of received datagrams.
     seen: ReplayWindow,
     /// Body of the last opened message or of the last sealed probe.
     body: Vec<u8>,
@@ -42,13 +46,29 @@ pub enum Rejected {
     Replayed,
 }
 
+impl From<Malformed> for Rejected {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// Return the index of the series of sequence numbers of a kind.
+fn series(kind: Kind) -> usize {
+    match kind {
+        Kind::Control => 1,
+        Kind::File => 2,
+        _ => 0,
+    }
+}
+
 impl Channel {
     /// Return this end of the session that a handshake established.
-    pub(super) fn new(resumption: Resumption, noise: StatelessTransportState) -> Self {
+    pub(super) fn new(session: SessionId, noise: StatelessTransportState) -> Self {
         Self {
-            resumption,
+            session,
             noise,
-            next: 0,
+            next: [0; 3],
+            expected: [0; 3],
             seen: ReplayWindow::default(),
             body: Vec::new(),
         }
@@ -56,22 +76,10 @@ impl Channel {
 
     /// Return the identifier of the session.
     pub fn session(&self) -> SessionId {
-        self.resumption.session
+        self.session
     }
 
-    /// Return the state that resumes the session.
-    pub fn resumption(&self) -> Resumption {
-        self.resumption
-    }
-
-    /// Append a control message and return its sequence number; `None`, without a message, if the session's 2⁴⁸
-    /// numbers are used up.
-    pub fn seal_control(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
-        self.seal(Kind::Control, body, out)
-    }
-
-    /// Append a probe, with filler up to `payload_bytes` in total. Return its sequence number like
-    /// [`Channel::seal_control`].
+    /// Append a probe, with filler up to `payload_bytes` in total. Return its sequence number like [`Channel::seal`].
     pub fn seal_probe(
         &mut self,
         kind: Kind,
@@ -91,15 +99,18 @@ impl Channel {
         Some(sequence)
     }
 
-    fn seal(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
-        let (session, sequence) = (self.session(), self.next);
+    /// Append a message and return its sequence number; `None`, without a message, if the 2⁴⁸ numbers of its series are
+    /// used up.
+    pub fn seal(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
+        let next = &mut self.next[series(kind)];
+        let sequence = *next;
         if sequence >= SEQUENCES {
             return None;
         }
-        self.next += 1;
+        *next += 1;
         let header = Header {
             kind,
-            session,
+            session: self.session,
             sequence,
         };
         header.put(out);
@@ -111,28 +122,38 @@ impl Channel {
         sealed.ok().map(|_| sequence) // fails only for bodies over 65 519 bytes
     }
 
-    /// Open a message of the other end. A rejected message changes no state.
-    pub fn open(&mut self, datagram: &[u8]) -> Result<Opened<'_>, Rejected> {
-        let mut reader = Reader::new(datagram);
-        let header: Header = reader.take().map_err(|_| Rejected::Malformed)?;
-        if header.session != self.session() {
+    /// Open a message of the other end. A rejected message changes no state. Datagrams may come in any order; a frame
+    /// with a lower number than the last one of its series is rejected.
+    pub fn open(&mut self, message: &[u8]) -> Result<Opened<'_>, Rejected> {
+        let (header, rest) = Header::split(message)?;
+        if header.session != self.session {
             return Err(Rejected::Malformed);
         }
-        let is_probe = header.kind != Kind::Control;
-        let length = match is_probe {
-            true => PROBE_BYTES + TAG_BYTES,
-            false => reader.rest().len().max(TAG_BYTES),
+        let expected = &mut self.expected[series(header.kind)];
+        let length = match header.kind.is_datagram() {
+            true => header.kind.body_bytes() + TAG_BYTES,
+            false => rest.len().max(TAG_BYTES),
         };
-        let sealed = reader.slice(length).map_err(|_| Rejected::Malformed)?;
-        if self.seen.standing(header.sequence) == Standing::TooOld {
+        let sealed = rest.get(..length).ok_or(Rejected::Malformed)?;
+        let old = match header.kind.is_datagram() {
+            true => self.seen.standing(header.sequence) == Standing::TooOld,
+            false => header.sequence < *expected,
+        };
+        if old {
             return Err(Rejected::Replayed);
         }
         self.body.resize(length - TAG_BYTES, 0);
         self.noise
             .read_message(nonce(&header), sealed, &mut self.body)
             .map_err(|_| Rejected::Forged)?;
-        let again = self.seen.see(header.sequence) != Standing::New;
-        if again && !is_probe {
+        let again = match header.kind.is_datagram() {
+            true => self.seen.see(header.sequence) != Standing::New,
+            false => {
+                *expected = header.sequence + 1;
+                false
+            }
+        };
+        if again && !header.kind.is_probe() {
             return Err(Rejected::Replayed);
         }
         Ok(Opened {
@@ -186,24 +207,22 @@ pub enum Standing {
     TooOld,
 }
 
-/// Number of words in the window of received numbers (RFC 4303, §3.4.3; ring of words: RFC 6479).
-const WORDS: usize = 128;
-/// Minimum numbers remembered: all words except the one being filled.
-const WIDTH: u64 = (WORDS as u64 - 1) * 64;
+/// Width of the window of received numbers (RFC 4303, §3.4.3). At 2 Gbit/s in packets of 1400 bytes it covers 45 ms.
+const WIDTH: u64 = 1 << 13;
 
-/// Remembers which of the 8128 numbers up to the highest one have been seen. At 2 Gbit/s in packets of 1400 bytes the
-/// window covers 45 ms.
+/// Remembers which numbers have been seen, down to [`WIDTH`] below the highest one.
 #[derive(Clone)]
 pub struct ReplayWindow {
-    words: Box<[u64; WORDS]>,
-    highest: Option<u64>,
+    /// The last number seen of each remainder of the division by the width, as one more than its quotient; else 0.
+    seen: Box<[u64]>,
+    highest: u64,
 }
 
 impl Default for ReplayWindow {
     fn default() -> Self {
         Self {
-            words: Box::new([0; WORDS]),
-            highest: None,
+            seen: vec![0; WIDTH as usize].into(),
+            highest: 0,
         }
     }
 }
@@ -211,17 +230,12 @@ impl Default for ReplayWindow {
 impl ReplayWindow {
     /// Return the state of this number.
     pub fn standing(&self, number: u64) -> Standing {
-        match self.highest {
-            Some(highest) if number <= highest => {
-                if highest - number >= WIDTH {
-                    Standing::TooOld
-                } else if self.words[word(number)] & bit(number) != 0 {
-                    Standing::Seen
-                } else {
-                    Standing::New
-                }
-            }
-            _ => Standing::New,
+        if self.highest.saturating_sub(number) >= WIDTH {
+            Standing::TooOld
+        } else if self.seen[(number % WIDTH) as usize] == number / WIDTH + 1 {
+            Standing::Seen
+        } else {
+            Standing::New
         }
     }
 
@@ -229,31 +243,11 @@ impl ReplayWindow {
     pub fn see(&mut self, number: u64) -> Standing {
         let standing = self.standing(number);
         if standing == Standing::New {
-            self.advance(number);
-            self.words[word(number)] |= bit(number);
+            self.highest = self.highest.max(number);
+            self.seen[(number % WIDTH) as usize] = number / WIDTH + 1;
         }
         standing
     }
-
-    /// Clear the words between the highest number so far and this one.
-    fn advance(&mut self, number: u64) {
-        let from = self.highest.map_or(0, |highest| highest / 64 + 1);
-        if self.highest.is_none_or(|highest| number > highest) {
-            let to = number / 64;
-            for block in from.max((to + 1).saturating_sub(WORDS as u64))..=to {
-                self.words[(block % WORDS as u64) as usize] = 0;
-            }
-            self.highest = Some(number);
-        }
-    }
-}
-
-fn word(number: u64) -> usize {
-    (number / 64 % WORDS as u64) as usize
-}
-
-fn bit(number: u64) -> u64 {
-    1 << (number % 64)
 }
 
 #[cfg(test)]
@@ -264,55 +258,55 @@ mod tests {
 
     use super::*;
     use crate::secure::HandshakeKeys;
-    use crate::wire::{Hello, Offer, Welcome};
+    use crate::wire::{Offer, Welcome};
 
     fn ends() -> (Channel, Channel) {
         let keys = HandshakeKeys::new(&Secret::new([1; 32]));
-        let resumption = Resumption {
-            session: SessionId(4),
-            key: [5; 32],
-        };
         let welcome = Welcome {
-            resumption,
+            session: SessionId(4),
             offer: Offer::default(),
         };
-        let (mut client, hello) = keys.greet(None, None).unwrap();
-        let hello = Hello::decode(keys.of_client(&hello).unwrap().0).unwrap();
-        let (server, claim) = keys.accept(&hello).unwrap();
-        assert_eq!(claim, None);
-        let (datagram, server) = server.welcome(&welcome).unwrap();
-        let mut changed = datagram.clone();
+        let (mut client, hello) = keys.greet().unwrap();
+        let hello = &keys.of_client(&hello).unwrap().0[2..];
+        let (frame, server) = keys.accept(hello).unwrap().welcome(&welcome).unwrap();
+        let mut changed = frame.clone();
         changed[40] ^= 1;
         assert_eq!(client.read(&changed), None, "and changes nothing");
-        assert_eq!(client.read(&datagram), Some(welcome));
+        assert_eq!(client.read(&frame), Some(welcome));
         (client.channel(&welcome).unwrap(), server)
     }
 
     #[test]
     fn a_message_is_opened_once_by_the_other_end_only() {
-        let (mut client, mut server) = ends();
-        let mut sent = Vec::new();
-        assert_eq!(client.seal_control(b"hello", &mut sent), Some(0));
-        assert!(!sent.windows(5).any(|five| five == b"hello"));
-        assert_eq!(client.open(&sent), Err(Rejected::Forged));
-        assert_eq!(server.open(&sent).unwrap().body, b"hello");
-        assert_eq!(server.open(&sent), Err(Rejected::Replayed));
-        let (mut ancient, mut late) = (Vec::new(), Vec::new());
-        client.seal_control(b"ancient", &mut ancient);
-        client.next += WIDTH;
-        client.seal_control(b"late", &mut late);
-        assert_eq!(server.open(&late).unwrap().body, b"late");
-        assert_eq!(server.open(&ancient), Err(Rejected::Replayed));
+        for kind in [Kind::Control, Kind::Echo] {
+            let (mut client, mut server) = ends();
+            let body = [b'o'; crate::wire::ECHO_BYTES];
+            let mut sent = Vec::new();
+            assert_eq!(client.seal(kind, &body, &mut sent), Some(0));
+            assert!(!sent.windows(5).any(|five| five == b"ooooo"));
+            assert_eq!(client.open(&sent), Err(Rejected::Forged));
+            assert_eq!(server.open(&sent).unwrap().body, body);
+            assert_eq!(server.open(&sent), Err(Rejected::Replayed));
+            let (mut ancient, mut late) = (Vec::new(), Vec::new());
+            client.seal(kind, &body, &mut ancient);
+            client.next[series(kind)] += WIDTH;
+            client.seal(kind, &body, &mut late);
+            assert_eq!(server.open(&late).unwrap().body, body);
+            assert_eq!(server.open(&ancient), Err(Rejected::Replayed));
+        }
     }
 
     #[test]
     fn no_sequence_number_is_used_twice() {
         let (mut client, _) = ends();
-        client.next = SEQUENCES - 1;
+        client.next[1] = SEQUENCES - 1;
         let mut sent = Vec::new();
-        assert_eq!(client.seal_control(b"", &mut sent), Some(SEQUENCES - 1));
+        assert_eq!(
+            client.seal(Kind::Control, b"", &mut sent),
+            Some(SEQUENCES - 1)
+        );
         let length = sent.len();
-        assert_eq!(client.seal_control(b"", &mut sent), None);
+        assert_eq!(client.seal(Kind::Control, b"", &mut sent), None);
         assert_eq!(sent.len(), length);
     }
 

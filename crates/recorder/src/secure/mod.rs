@@ -1,5 +1,5 @@
-//! Protection against strangers: the shared secret, the keys derived from it, cookies, sealed messages, and the
-//! client's side of the handshake. Pure: random bytes and time are arguments.
+//! Protection against strangers: the shared secret, the keys derived from it, the handshake, sealed messages.
+//! Pure: time is an argument.
 //!
 //! `docs/reference/recorder-protocol.md` describes which attacks this withstands.
 
@@ -8,6 +8,6 @@ mod handshake;
 mod secret;
 
 pub use channel::{Channel, Filler, Opened, Rejected, ReplayWindow, Standing};
-pub use handshake::{COOKIE_LIFE, Cookies, Handshake, HandshakeKeys, Opening, Progress};
+pub use handshake::{Handshake, HandshakeKeys};
 pub(crate) use secret::hexadecimal;
 pub use secret::{Secret, random_bytes};

@@ -15,6 +15,12 @@ pub struct Limits {
     pub sessions: u32,
     /// Maximum sessions per address: per IPv4 address, or per IPv6 network of 64 bits.
     pub sessions_per_address: u32,
+    /// Maximum connections without an authentic message, of all peers and per address; newer ones replace older ones.
+    pub strangers: u32,
+    /// See [`Limits::strangers`].
+    pub strangers_per_address: u32,
+    /// Maximum time of a connection until its session begins.
+    pub handshake: Duration,
     /// Maximum rate that the server sends to one session.
     pub rate: BitRate,
     /// Maximum rate that the server sends to all sessions.
@@ -23,7 +29,7 @@ pub struct Limits {
     pub bytes: Bytes,
     /// Maximum probing time of a session.
     pub duration: Duration,
-    /// Maximum silence of a session before its removal: the longest outage that a recording survives.
+    /// Maximum silence of a session before its removal: the longest outage that a session survives.
     pub idle: Duration,
     /// Maximum silence of a client before saturation pauses.
     pub silence: Duration,
@@ -31,9 +37,11 @@ pub struct Limits {
     pub answer_packets: u16,
     /// Maximum IP length of the server's packets, bytes.
     pub packet_bytes: u16,
+    /// Maximum size of a downloaded file.
+    pub file_bytes: Bytes,
     /// Maximum runs of a session that are not both stopped and fetched.
     pub runs: u32,
-    /// Maximum memory of a session for arrivals not yet fetched, some 5 bytes each.
+    /// Maximum memory of a session for arrivals not yet fetched, some 7 bytes each.
     pub report_bytes: Bytes,
 }
 
@@ -42,6 +50,9 @@ impl Default for Limits {
         Self {
             sessions: 32,
             sessions_per_address: 8,
+            strangers: 64,
+            strangers_per_address: 16,
+            handshake: Duration::from_secs(10),
             rate: BitRate(2_500_000_000),
             total_rate: BitRate(5_000_000_000),
             bytes: Bytes(1_000_000_000_000),
@@ -50,6 +61,7 @@ impl Default for Limits {
             silence: Duration::from_secs(15),
             answer_packets: 1000,
             packet_bytes: 1500,
+            file_bytes: Bytes(100_000_000),
             runs: 16,
             report_bytes: Bytes(16 << 20),
         }
@@ -69,10 +81,7 @@ impl Limits {
     pub(super) fn offer(&self) -> Offer {
         Offer {
             rate_bps: self.rate.0,
-            bytes: self.bytes.0,
-            duration_ns: self.duration.as_nanos(),
             answer_packets: self.answer_packets,
-            packet_bytes: self.packet_bytes,
         }
     }
 
@@ -93,16 +102,14 @@ pub struct Counters {
     pub sent: u64,
     /// UDP payload to be sent, bytes.
     pub sent_bytes: u64,
-    /// Hellos from clients with the secret.
-    pub hellos: u64,
-    /// Hellos without proof of the address, each answered only by a cookie.
-    pub unproved_hellos: u64,
-    /// Hellos of another protocol version. Authentic ones of version 2 or later get a rejection.
+    /// Accepted TCP connections.
+    pub connections: u64,
+    /// Authentic first messages of another protocol version, from 2 on, each answered by a rejection.
     pub other_versions: u64,
+    /// Files sent, or begun.
+    pub files: u64,
     /// New sessions.
     pub sessions: u64,
-    /// Resumed sessions, mostly at another address.
-    pub resumed: u64,
     /// Recorded probes.
     pub recorded: u64,
     /// Answered trains.
@@ -115,7 +122,7 @@ pub struct Counters {
     pub replayed: u64,
     /// Messages of unknown sessions.
     pub strangers: u64,
-    /// Authentic messages from another address than the one proved by the client; never answered.
+    /// Authentic probes from another address than the one proved by the client; never answered.
     pub unproved: u64,
     /// Probes of unknown runs.
     pub stray: u64,

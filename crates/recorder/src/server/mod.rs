@@ -1,10 +1,10 @@
-//! The recorder's server, exposed to the open Internet: everything but socket and clock.
+//! The recorder's server, exposed to the open Internet: everything but sockets and clock.
 //!
-//! A client without the secret gets no answer. A client with an unproved address gets, for a hello of 1200
-//! bytes, a cookie of 58, and leaves no state here. [`Limits`] bound all effects of a client with a session.
-//! [`Counters`] count all other events.
+//! A peer without the secret gets no byte and leaves no state but a connection among few. A datagram is answered only
+//! if a session's key has sealed it: by as many bytes, or by more at an address that the client has proved.
+//! [`Limits`] bound all effects of a client with a session. [`Counters`] count all other events.
 
-mod handshake;
+mod connections;
 mod limits;
 mod requests;
 mod run;
@@ -16,46 +16,45 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Bytes, Time};
 
-use crate::secure::{Cookies, Filler, HandshakeKeys, Opened, Rejected, Secret};
+use crate::secure::{Filler, HandshakeKeys, Opened, Secret};
 use crate::socket::Outbox;
-use crate::wire::{Field, Header, Kind, Probe, Reader, Request, SessionId, ip_overhead};
+use crate::wire::{
+    ECHO_BYTES, Echo, Encode, HEADER_BYTES, Header, Kind, OLD_HELLO_BYTES, Probe, SessionId,
+    TAG_BYTES, ip_overhead,
+};
 
-use handshake::Randoms;
+use connections::{Connection, State};
 pub use limits::{Counters, Limits};
 pub use serve::{Serving, Statistics};
-use session::{Budget, Session};
+use session::{Budget, OVERDRAFT, Session};
 
-/// The state of all sessions. Every call passes the time.
+/// The state of all sessions and connections. Every call passes the time.
 pub struct Server {
     handshake: HandshakeKeys,
-    cookies: Cookies,
-    randoms: Randoms,
     filler: Filler,
+    /// Secret source of random numbers, and how many it has given.
+    seed: Secret,
+    draws: u64,
     limits: Limits,
     total: Budget,
-    sessions: BTreeMap<SessionId, Session>,
+    connections: BTreeMap<SessionId, Connection>,
+    next_id: SessionId,
     counters: Counters,
 }
 
-/// The content of an authentic message.
-enum Message {
-    Probe(Probe),
-    Request(Request),
-}
-
-/// An authentic message, with its data from the socket.
+/// An authentic datagram, with its data from the socket.
 struct Received {
     session: SessionId,
-    sequence: u64,
+    from: SocketAddr,
     /// Time of processing.
     now: Time,
     /// Time of arrival in the kernel.
     arrived: Time,
     /// IP length.
     length: u16,
-    /// True for a copy of a previous message.
+    /// True for a copy of a previous probe.
     again: bool,
-    /// True if the client has proved to receive at the address. Otherwise there is no answer.
+    /// True if the client has proved to receive at the address. Otherwise trains are not answered.
     proved: bool,
 }
 
@@ -64,15 +63,16 @@ impl Server {
     /// each other's handshakes.
     pub fn new(secret: &Secret, limits: Limits, seed: &[u8; 32]) -> Self {
         let limits = limits.clamp();
-        let mut randoms = Randoms::new(seed);
+        let seed = Secret::new(*seed);
         Self {
             handshake: HandshakeKeys::new(secret),
-            cookies: Cookies::new(&randoms.draw()),
-            filler: Filler::new(&randoms.draw()),
-            randoms,
+            filler: Filler::new(&seed.derive(b"seed of the filler", 0)),
+            seed,
+            draws: 0,
             limits,
             total: Budget::new(limits.total_rate, limits.longest_answer()),
-            sessions: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            next_id: SessionId(1),
             counters: Counters::default(),
         }
     }
@@ -82,25 +82,33 @@ impl Server {
         self.counters
     }
 
-    /// Return the number of sessions, including those that were closed but whose handshake could still be replayed.
+    fn live_sessions(&self) -> impl Iterator<Item = &Session> {
+        self.connections.values().filter_map(|it| match &it.state {
+            State::Session(session) => Some(&**session),
+            _ => None,
+        })
+    }
+
+    /// Return the number of sessions.
     pub fn sessions(&self) -> usize {
-        self.sessions.len()
+        self.live_sessions().count()
     }
 
     /// Return the memory of arrivals that are not yet fetched.
     pub fn report_memory(&self) -> Bytes {
-        self.sessions.values().map(Session::report_memory).sum()
+        self.live_sessions().map(Session::report_memory).sum()
     }
 
     /// Count packets of any client lost to the full receive buffer; all active runs report them.
     pub fn overflowed(&mut self, packets: u64) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
-        let runs = self
-            .sessions
+        let sessions = self
+            .connections
             .values_mut()
-            .flat_map(|session| &mut session.runs);
+            .filter_map(Connection::session);
+        let runs = sessions.flat_map(|session| &mut session.runs);
         for run in runs.filter(|run| !run.stopped) {
-            run.overflows = run.overflows.saturating_add(packets);
+            run.counts.overflows = run.counts.overflows.saturating_add(packets);
         }
     }
 
@@ -118,8 +126,13 @@ impl Server {
         self.counters.received_bytes += datagram.len() as u64;
         match Kind::of(datagram) {
             _ if from.port() == 0 => self.counters.malformed += 1, // no answer is possible there
-            Ok(Kind::Hello) => self.hello(now, from, datagram, out),
-            Ok(kind) if kind.is_sealed() => self.sealed(now, arrived, from, datagram, out),
+            Ok(Kind::Hello) if datagram.len() == OLD_HELLO_BYTES => {
+                match self.old_hello(datagram) {
+                    Some(answer) => out.push(from, |bytes| bytes.extend_from_slice(&answer)),
+                    None => self.counters.forged += 1,
+                }
+            }
+            Ok(kind) if kind.is_datagram() => self.sealed(now, arrived, from, datagram, out),
             _ => self.counters.malformed += 1,
         }
         self.count_sent(out, packets, bytes);
@@ -127,27 +140,15 @@ impl Server {
 
     /// Return the time of the next [`Server::step`] without arrivals.
     pub fn next_event(&self) -> Option<Time> {
-        self.sessions
-            .values()
-            .flat_map(|session| {
-                let silent = session.last_received + self.limits.silence;
-                let due = session
-                    .runs
-                    .iter()
-                    .filter_map(|run| run.saturator.as_ref()?.next_event());
-                due.min()
-                    .filter(|due| *due < silent)
-                    .into_iter()
-                    .chain([session.expiry(&self.limits)])
-            })
-            .min()
+        let connections = self.connections.values();
+        let due = connections.map(|it| it.next_event(&self.limits));
+        due.filter(|at| *at < Time::MAX).min()
     }
 
-    /// Append the saturation due by `now` to `out`, and remove expired sessions.
+    /// Append the saturation due by `now` to `out`, and remove expired sessions and connections.
     pub fn step(&mut self, now: Time, out: &mut Outbox) {
         let (packets, bytes) = (out.len(), out.payload());
-        self.sessions
-            .retain(|_, session| now < session.expiry(&self.limits));
+        self.keep_connections(now);
         self.saturate(now, out);
         self.count_sent(out, packets, bytes);
     }
@@ -165,23 +166,18 @@ impl Server {
         datagram: &[u8],
         out: &mut Outbox,
     ) {
-        let Ok(header) = Header::take(&mut Reader::new(datagram)) else {
+        let Ok((header, _)) = Header::split(datagram) else {
             return self.counters.malformed += 1;
         };
-        let session = self.sessions.get_mut(&header.session);
-        let Some(session) = session.filter(|session| !session.ended) else {
+        let connection = self.connections.get_mut(&header.session);
+        let Some(session) = connection.and_then(Connection::session) else {
             return self.counters.strangers += 1;
         };
         let Opened { body, again, .. } = match session.channel.open(datagram) {
             Ok(opened) => opened,
-            Err(Rejected::Forged) => return self.counters.forged += 1,
-            Err(Rejected::Replayed) => return self.counters.replayed += 1,
-            Err(Rejected::Malformed) => return self.counters.malformed += 1,
+            Err(reason) => return self.count(reason),
         };
-        let message = match header.kind {
-            Kind::Control => Request::decode(body).map(Message::Request),
-            _ => Probe::decode(body).map(Message::Probe),
-        };
+        let (probe, echo) = (Probe::decode(body), Echo::decode(body));
         let length = datagram.len() + usize::from(ip_overhead(from.ip()));
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         if again {
@@ -190,25 +186,56 @@ impl Server {
             session.last_received = now;
             session.spend(Bytes(u64::from(length)));
         }
-        let proved = from.ip().to_canonical() == session.address.ip().to_canonical()
-            && from.port() == session.address.port();
-        if !proved {
-            self.counters.unproved += 1;
-        }
+        let proved = session.prove(from, echo.map_or(0, |echo| echo.challenge));
         let received = Received {
             session: header.session,
-            sequence: header.sequence,
+            from,
             now,
             arrived,
             length,
             again,
             proved,
         };
-        match message {
-            Ok(Message::Probe(probe)) => self.probe(&received, header.kind, &probe, out),
-            Ok(Message::Request(request)) if proved => self.request(&received, request, out),
-            Ok(Message::Request(_)) => {}
-            Err(_) => self.counters.malformed += 1,
+        match (probe, echo) {
+            (_, Ok(echo)) if header.kind == Kind::Echo => self.echo(&received, &echo, out),
+            (Ok(probe), _) => {
+                self.counters.unproved += u64::from(!proved);
+                self.probe(&received, header.kind, &probe, out);
+            }
+            _ => self.counters.malformed += 1,
         }
+    }
+
+    /// Return a random number, unpredictable without the seed.
+    fn random(&mut self) -> u64 {
+        self.draws += 1;
+        let [a, b, c, d, e, f, g, h, ..] = self.seed.derive(b"random", self.draws);
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// Answer a request for the server's time and a challenge, at the same length.
+    fn echo(&mut self, received: &Received, echo: &Echo, out: &mut Outbox) {
+        let random = self.random();
+        let connection = self.connections.get_mut(&received.session);
+        let Some(session) = connection.and_then(Connection::session) else {
+            return;
+        };
+        let length = (HEADER_BYTES + ECHO_BYTES + TAG_BYTES) as u64;
+        let length = Bytes(length + u64::from(ip_overhead(received.from.ip())));
+        let budgets = [&mut session.budget, &mut self.total];
+        if !Budget::take(budgets, received.now, length, OVERDRAFT) {
+            return;
+        }
+        session.spend(length);
+        let answer = Echo {
+            client_ns: echo.client_ns,
+            received_ns: received.arrived.as_nanos(),
+            sent_ns: received.now.as_nanos(),
+            challenge: session.challenge(received.from, random),
+            proved: received.proved,
+        };
+        out.push(received.from, |bytes| {
+            session.channel.seal(Kind::Echo, &answer.encode(), bytes);
+        });
     }
 }

@@ -2,130 +2,62 @@
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-use super::limits::Limits;
+use super::connections::{Connection, State};
 use super::run::{Run, Saturator};
 use super::session::{Budget, Session};
 use super::{Received, Server};
 use crate::secure::Filler;
 use crate::socket::Outbox;
-use crate::wire::{
-    Arrival, Field, HEADER_BYTES, Kind, Probe, Refusal, Reply, Request, SessionId, TAG_BYTES,
-    least_probe_bytes,
-};
+use crate::wire::{Arrival, Kind, Probe, Refusal, Reply, Request, least_probe_bytes};
 
 /// Maximum reports per request.
-const REPORTS_AT_MOST: u16 = 256;
+const REPORTS_AT_MOST: u32 = 256;
 
 impl Server {
-    /// Execute a client's request, if permitted, and answers.
-    pub(super) fn request(&mut self, received: &Received, request: Request, out: &mut Outbox) {
-        let to = received.sequence;
+    /// Execute a client's request, if permitted, and answer.
+    pub(super) fn request(&mut self, now: Time, connection: &mut Connection, request: Request) {
+        let Some(session) = connection.session() else {
+            return;
+        };
         let done = match request {
-            Request::Reports {
-                of,
-                run,
-                from,
-                most,
-            } => match self.reports(received, of, run, from, most, out) {
-                Ok(()) => return,
-                refused => refused,
-            },
-            Request::ClockPing { client_ns } => {
-                let pong = Reply::ClockPong {
-                    to,
-                    client_ns,
-                    received_ns: received.arrived.as_nanos(),
-                    sent_ns: received.now.as_nanos(),
-                };
-                self.reply(received, &pong, out);
-                return;
-            }
-            Request::Group { token } => {
-                if let Some(session) = self.sessions.get_mut(&received.session) {
-                    session.group = Some(token);
-                }
-                Ok(())
-            }
-            Request::Start { of, run } => self.start(received, of, run),
-            Request::Stop { of, run } => self.run_of(received, of, run).map(Run::stop),
+            Request::Check => Ok(()),
+            Request::Start { run } => self.start(now, session, run),
+            Request::Stop { run } => session.run(run).map(Run::stop).ok_or(Refusal::NoSuchRun),
             Request::Saturate {
-                of,
                 run,
                 rate_bps,
                 bytes,
                 for_ns,
             } => {
                 let (rate, span) = (BitRate(rate_bps), Duration::from_nanos(for_ns));
-                self.set_saturation(received, of, run, rate, bytes, span)
+                self.set_saturation(now, session, run, rate, bytes, span)
             }
+            Request::Reports { run } => self.reports(now, connection, run),
             Request::Bye => {
-                self.reply(received, &Reply::Done { to }, out);
-                if let Some(session) = self.sessions.get_mut(&received.session) {
-                    session.end();
-                }
+                connection.state = State::Closing;
                 return;
             }
         };
         let reply = match done {
-            Ok(()) => Reply::Done { to },
+            Ok(()) => Reply::Done,
             Err(reason) => {
                 self.counters.refused += 1;
-                Reply::Refused { to, reason }
+                Reply::Refused(reason)
             }
         };
-        self.reply(received, &reply, out);
+        self.reply(now, connection, &reply);
     }
 
-    /// Seal and send a reply unless a budget is overdrawn. Return whether it was sent.
-    fn reply(&mut self, received: &Received, reply: &Reply, out: &mut Outbox) -> bool {
-        let Some(session) = self.sessions.get_mut(&received.session) else {
-            return false;
-        };
-        let body = reply.encode();
-        let sealed = HEADER_BYTES + body.len() + TAG_BYTES;
-        let length = Bytes(u64::from(session.overhead()) + sealed as u64);
-        let budgets = [&mut session.budget, &mut self.total];
-        if !Budget::take_for_report(budgets, received.now, length) {
-            return false;
-        }
-        session.spend(length);
-        out.push(session.address, |bytes| {
-            session.channel.seal_control(&body, bytes);
-        });
-        true
-    }
-
-    /// Return the session that a request names, if it is the sender's own or in the same group.
-    fn session_of(&mut self, received: &Received, of: SessionId) -> Result<&mut Session, Refusal> {
-        let own = self.sessions.get(&received.session);
-        let group = own.and_then(|session| session.group);
-        let session = self.sessions.get_mut(&of).filter(|session| !session.ended);
-        session
-            .filter(|session| of == received.session || (group.is_some() && session.group == group))
-            .ok_or(Refusal::NoSuchRun)
-    }
-
-    fn run_of(
-        &mut self,
-        received: &Received,
-        of: SessionId,
-        run: u32,
-    ) -> Result<&mut Run, Refusal> {
-        let session = self.session_of(received, of)?;
-        session.run(run).ok_or(Refusal::NoSuchRun)
-    }
-
-    fn start(&mut self, received: &Received, of: SessionId, number: u32) -> Result<(), Refusal> {
-        let limits = self.limits;
-        let session = self.session_of(received, of)?;
+    fn start(&self, now: Time, session: &mut Session, number: u32) -> Result<(), Refusal> {
+        let limits = &self.limits;
         if session.run(number).is_some() {
             return Ok(());
         }
-        if received.now >= session.probing_ends(&limits) {
+        if now >= session.probing_ends(limits) {
             return Err(Refusal::TimeSpent(limits.duration.as_nanos()));
         }
         if session.runs.len() >= limits.runs as usize {
-            let is_over = |run: &Run| run.stopped && run.log.is_fetched();
+            let is_over = |run: &Run| run.stopped && run.log.chunks() == 0;
             let over = session.runs.iter().position(is_over);
             let over = over.ok_or(Refusal::RunsFull(limits.runs.into()))?;
             session.runs.remove(over);
@@ -135,18 +67,17 @@ impl Server {
     }
 
     fn set_saturation(
-        &mut self,
-        received: &Received,
-        of: SessionId,
+        &self,
+        now: Time,
+        session: &mut Session,
         number: u32,
         rate: BitRate,
         bytes: u16,
         span: Duration,
     ) -> Result<(), Refusal> {
-        let limits = self.limits;
-        let session = self.session_of(received, of)?;
-        let least = least_probe_bytes(session.address.ip());
-        let (ends, spent) = (session.probing_ends(&limits), session.bytes >= limits.bytes);
+        let limits = &self.limits;
+        let least = least_probe_bytes(session.receiver());
+        let (ends, spent) = (session.probing_ends(limits), session.bytes >= limits.bytes);
         let run = session.run(number).filter(|run| !run.stopped);
         let run = run.ok_or(Refusal::NoSuchRun)?;
         if rate.0 > limits.rate.0 {
@@ -155,44 +86,32 @@ impl Server {
         if !(least..=limits.packet_bytes).contains(&bytes) {
             return Err(Refusal::PacketOutOfRange(least.into(), limits.packet_bytes));
         }
-        if received.now >= ends {
+        if now >= ends {
             return Err(Refusal::TimeSpent(limits.duration.as_nanos()));
         }
         if spent {
             return Err(Refusal::BytesSpent(limits.bytes.0));
         }
-        if run.steer(received.session, received.sequence) {
-            let end = ends.min(received.now + span);
-            let before = run.saturator.take();
-            run.saturator = (rate.0 > 0)
-                .then(|| Saturator::new(rate, bytes, received.now, end, before.as_ref()));
-        }
+        let before = run.saturator.take();
+        let end = ends.min(now + span);
+        run.saturator =
+            (rate.0 > 0).then(|| Saturator::new(rate, bytes, now, end, before.as_ref()));
         Ok(())
     }
 
-    /// Send chunks of a run, as many as exist and budgets permit.
+    /// Send the arrivals of a run that were not sent yet, up to a maximum, or only the state of the run.
     fn reports(
         &mut self,
-        received: &Received,
-        of: SessionId,
+        now: Time,
+        connection: &mut Connection,
         number: u32,
-        from: u32,
-        most: u16,
-        out: &mut Outbox,
     ) -> Result<(), Refusal> {
-        let most = u32::from(most.clamp(1, REPORTS_AT_MOST));
-        let log = &mut self.run_of(received, of, number)?.log;
-        log.acknowledge(from);
-        let first = from.max(log.first);
-        if log.chunks() < first.saturating_add(most) {
-            log.close();
-        }
-        let chunks = log.chunks();
-        let first = first.min(chunks);
-        let last = first.saturating_add(most).min(chunks);
-        for chunk in first..last.max(first.saturating_add(1)) {
-            let report = self.run_of(received, of, number)?.report(chunk);
-            if !self.reply(received, &Reply::Report(report), out) {
+        for _ in 0..REPORTS_AT_MOST {
+            let run = connection.session().and_then(|it| it.run(number));
+            let report = run.ok_or(Refusal::NoSuchRun)?.report();
+            let more = report.left > 0;
+            self.reply(now, connection, &Reply::Report(report));
+            if !more {
                 break;
             }
         }
@@ -207,10 +126,11 @@ impl Server {
         probe: &Probe,
         out: &mut Outbox,
     ) {
-        let Some(session) = self.sessions.get_mut(&received.session) else {
+        let connection = self.connections.get_mut(&received.session);
+        let Some(session) = connection.and_then(Connection::session) else {
             return;
         };
-        if !may_probe(session, &self.limits, received.now) {
+        if !session.may_probe(&self.limits, received.now) {
             return self.counters.refused += 1;
         }
         let full = session.report_memory() >= self.limits.report_bytes;
@@ -218,7 +138,7 @@ impl Server {
             return self.counters.stray += 1;
         };
         if full {
-            run.unrecorded = run.unrecorded.saturating_add(1);
+            run.counts.unrecorded = run.counts.unrecorded.saturating_add(1);
             self.counters.unrecorded += 1;
         } else if run.admits(received.again) {
             self.counters.recorded += 1;
@@ -236,15 +156,15 @@ impl Server {
         }
         let (packets, bytes) = (probe.answer_packets, probe.answer_bytes);
         let length = Bytes(u64::from(packets) * u64::from(bytes));
-        let lengths = least_probe_bytes(session.address.ip())..=self.limits.packet_bytes;
+        let lengths = least_probe_bytes(session.receiver())..=self.limits.packet_bytes;
         let budgets = [&mut session.budget, &mut self.total];
         let allowed = packets <= self.limits.answer_packets
             && lengths.contains(&bytes)
-            && Budget::take(budgets, received.now, length);
+            && Budget::take(budgets, received.now, length, Duration::ZERO);
         if !allowed {
             self.counters.refused += 1;
             if let Some(run) = session.run(probe.run) {
-                run.withheld = run.withheld.saturating_add(u32::from(packets));
+                run.counts.withheld = run.counts.withheld.saturating_add(u32::from(packets));
             }
             return;
         }
@@ -264,12 +184,14 @@ impl Server {
 
     /// Send the due packets of all saturations.
     pub(super) fn saturate(&mut self, now: Time, out: &mut Outbox) {
-        for session in self.sessions.values_mut() {
-            let probing = may_probe(session, &self.limits, now);
+        let connections = self.connections.values_mut();
+        for session in connections.filter_map(Connection::session) {
+            let probing = session.may_probe(&self.limits, now);
             if !probing {
                 session.runs.iter_mut().for_each(|run| run.saturator = None);
             }
-            if !probing || now.since(session.last_received) >= self.limits.silence {
+            let silent = now.since(session.last_received) >= self.limits.silence;
+            if !probing || silent || session.address.is_none() {
                 continue;
             }
             // Taken out, to allow changes of a run and its session together.
@@ -281,19 +203,19 @@ impl Server {
                 let (bytes, length) = (saturator.bytes, Bytes(u64::from(saturator.bytes)));
                 while saturator.emit(now) {
                     let budgets = [&mut session.budget, &mut self.total];
-                    if !Budget::take(budgets, now, length) {
-                        run.withheld = run.withheld.saturating_add(1);
+                    if !Budget::take(budgets, now, length, Duration::ZERO) {
+                        run.counts.withheld = run.counts.withheld.saturating_add(1);
                         continue;
                     }
                     let probe = Probe {
                         run: run.number,
                         train: 0,
-                        index: run.saturation_sent,
+                        index: run.counts.saturation_sent,
                         answer_packets: 0,
                         answer_bytes: 0,
                         sent_ns: now.as_nanos(),
                     };
-                    run.saturation_sent = run.saturation_sent.wrapping_add(1);
+                    run.counts.saturation_sent = run.counts.saturation_sent.wrapping_add(1);
                     session.spend(length);
                     send(session, Kind::Saturation, &probe, bytes, &self.filler, out);
                 }
@@ -316,13 +238,11 @@ fn send(
     out: &mut Outbox,
 ) {
     let payload = usize::from(bytes.saturating_sub(session.overhead()));
-    out.push(session.address, |datagram| {
+    let Some(address) = session.address else {
+        return;
+    };
+    out.push(address, |datagram| {
         let channel = &mut session.channel;
         channel.seal_probe(kind, probe, payload, filler, datagram);
     });
-}
-
-/// Return whether the session has time and bytes left.
-fn may_probe(session: &Session, limits: &Limits, now: Time) -> bool {
-    now < session.probing_ends(limits) && session.bytes < limits.bytes
 }

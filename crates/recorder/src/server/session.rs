@@ -6,85 +6,73 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 
 use super::limits::Limits;
 use super::run::Run;
-use crate::secure::{COOKIE_LIFE, Channel};
-use crate::wire::{CODE_BYTES, Cookie, ip_overhead};
+use crate::secure::Channel;
+use crate::wire::ip_overhead;
 
 pub(super) struct Session {
     pub(super) channel: Channel,
-    /// Address at which the client receives, as proved by a cookie.
-    pub(super) address: SocketAddr,
-    /// Codes of the hello that began the session and of the hello that proved the address; the welcome to the latter.
-    hellos: [[u8; CODE_BYTES]; 2],
-    welcome: Vec<u8>,
-    cookie_given: Time,
-    pub(super) group: Option<[u8; 16]>,
+    /// Address at which the client receives datagrams, as proved by the number of a challenge.
+    pub(super) address: Option<SocketAddr>,
+    /// The latest challenge: its number, which only its receiver knows, and its destination.
+    challenge: Option<(u64, SocketAddr)>,
+    /// Address of the connection.
+    peer: SocketAddr,
     pub(super) runs: Vec<Run>,
     pub(super) budget: Budget,
     pub(super) bytes: Bytes,
     began: Time,
     /// Time of the last message that only the client can have sent.
     pub(super) last_received: Time,
-    pub(super) ended: bool,
 }
 
 impl Session {
-    pub(super) fn new(channel: Channel, hello: &Proved, welcome: Vec<u8>, limits: &Limits) -> Self {
+    pub(super) fn new(channel: Channel, peer: SocketAddr, now: Time, limits: &Limits) -> Self {
         Self {
             channel,
-            address: hello.from,
-            hellos: [*hello.code; 2],
-            welcome,
-            cookie_given: Time::from_nanos(hello.cookie.given_ns),
-            group: None,
+            address: None,
+            challenge: None,
+            peer,
             runs: Vec::new(),
             budget: Budget::new(limits.rate, limits.longest_answer()),
             bytes: Bytes(0),
-            began: hello.now,
-            last_received: hello.now,
-            ended: false,
+            began: now,
+            last_received: now,
         }
     }
 
-    /// Return whether the session has accepted the hello with this code.
-    pub(super) fn has_accepted(&self, hello: &[u8; CODE_BYTES]) -> bool {
-        self.hellos.contains(hello)
-    }
-
-    /// Return the welcome to the hello with this code, if that hello was the last.
-    pub(super) fn welcome_again(&self, hello: &[u8; CODE_BYTES]) -> Option<Vec<u8>> {
-        (self.hellos[1] == *hello).then(|| self.welcome.clone())
-    }
-
-    /// Set the address proved by this hello, unless a later hello has proved another. Return whether the address was
-    /// set.
-    pub(super) fn move_to(&mut self, hello: &Proved, welcome: &[u8]) -> bool {
-        let given = Time::from_nanos(hello.cookie.given_ns);
-        if given <= self.cookie_given {
-            return false;
+    /// Set the address if `number` was sent there; return whether the address is proved.
+    pub(super) fn prove(&mut self, from: SocketAddr, number: u64) -> bool {
+        if self.challenge == Some((number, from)) {
+            self.address = Some(from);
         }
-        (self.address, self.cookie_given, self.last_received) = (hello.from, given, hello.now);
-        self.hellos[1] = *hello.code;
-        self.welcome = welcome.to_vec();
-        true
+        self.address == Some(from)
     }
 
-    /// Close the session for the client and remove its state. The handshake is kept as long as it could be replayed.
-    pub(super) fn end(&mut self) {
-        self.ended = true;
-        self.runs.clear();
-        self.group = None;
+    /// Return the number of the challenge to an address; `random`: the number of a new one.
+    pub(super) fn challenge(&mut self, to: SocketAddr, random: u64) -> u64 {
+        let former = self.challenge.filter(|(_, address)| *address == to);
+        self.challenge.insert(former.unwrap_or((random, to))).0
     }
 
-    /// Return the time of removal without further messages; not while the handshake could be replayed.
+    /// Return the time of the next packet of a saturation.
+    pub(super) fn next_event(&self, limits: &Limits) -> Time {
+        let silent = self.address.map(|_| self.last_received + limits.silence);
+        let runs = self.runs.iter();
+        let due = runs.filter_map(|run| run.saturator.as_ref()?.next_event());
+        due.filter(|due| silent.is_some_and(|silent| *due < silent))
+            .min()
+            .unwrap_or(Time::MAX)
+    }
+
+    /// Return the time of removal without further messages.
     pub(super) fn expiry(&self, limits: &Limits) -> Time {
-        let replayable = self.cookie_given + COOKIE_LIFE;
-        if self.ended {
-            return replayable;
-        }
         let silent = self.last_received + limits.idle;
-        silent
-            .min(self.probing_ends(limits) + limits.idle)
-            .max(replayable)
+        silent.min(self.probing_ends(limits) + limits.idle)
+    }
+
+    /// Return whether the session has time and bytes left.
+    pub(super) fn may_probe(&self, limits: &Limits, now: Time) -> bool {
+        now < self.probing_ends(limits) && self.bytes < limits.bytes
     }
 
     /// Return the time at which probing must end.
@@ -97,9 +85,14 @@ impl Session {
         self.bytes = Bytes(self.bytes.0.saturating_add(bytes.0));
     }
 
+    /// Return where the client receives datagrams, or probably will.
+    pub(super) fn receiver(&self) -> IpAddr {
+        self.address.unwrap_or(self.peer).ip()
+    }
+
     /// Return the bytes of IP and UDP headers of a packet to the client.
     pub(super) fn overhead(&self) -> u16 {
-        ip_overhead(self.address.ip())
+        ip_overhead(self.receiver())
     }
 
     pub(super) fn report_memory(&self) -> Bytes {
@@ -109,16 +102,6 @@ impl Session {
     pub(super) fn run(&mut self, number: u32) -> Option<&mut Run> {
         self.runs.iter_mut().find(|run| run.number == number)
     }
-}
-
-/// An authentic hello from an address proved by the cookie.
-#[derive(Clone, Copy)]
-pub(super) struct Proved<'a> {
-    pub(super) now: Time,
-    pub(super) from: SocketAddr,
-    /// Code of the hello, different for each hello.
-    pub(super) code: &'a [u8; CODE_BYTES],
-    pub(super) cookie: Cookie,
 }
 
 /// Return the network whose clients are counted together: an IPv4 address, or a subscriber's smallest IPv6 prefix.
@@ -133,7 +116,7 @@ pub(super) fn network(address: SocketAddr) -> IpAddr {
 const LEAST_BURST: Duration = Duration::from_millis(10);
 
 /// Maximum overdraft of the budget for reports, which must pass even during a saturation at the limit.
-const OVERDRAFT: Duration = Duration::from_secs(1);
+pub(super) const OVERDRAFT: Duration = Duration::from_secs(1);
 
 /// A rate that may be exceeded only by a burst: the generic cell rate algorithm (ITU-T I.371, virtual scheduling).
 #[derive(Clone, Copy, Debug)]
@@ -161,25 +144,29 @@ impl Budget {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Take `bytes` from the budgets of a session and of all sessions, or from neither.
-    pub(super) fn take(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
-        Self::overdraw(both, now, bytes, Duration::ZERO)
-    }
-
-    /// Like [`take`](Self::take), for a reply or a report.
-    pub(super) fn take_for_report(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
-        Self::overdraw(both, now, bytes, OVERDRAFT)
-    }
-
-    fn overdraw(both: [&mut Self; 2], now: Time, bytes: Bytes, overdraft: Duration) -> bool {
+    /// Take `bytes` from the budgets of a session and of all sessions, or from neither. `overdraft`: what may be used
+    /// beyond the burst.
+    pub(super) fn take(both: [&mut Self; 2], now: Time, bytes: Bytes, overdraft: Duration) -> bool {
         let paid = |budget: &Self| budget.paid_until.max(now) + budget.cost(bytes);
         let allows = |budget: &&mut Self| paid(budget) <= now + budget.burst + overdraft;
         let allowed = both.iter().all(allows);
         if allowed {
-            both.into_iter()
-                .for_each(|budget| budget.paid_until = paid(budget));
+            Self::charge(both, now, bytes);
         }
         allowed
+    }
+
+    /// Take `bytes` from both budgets, even if less is left.
+    pub(super) fn charge(both: [&mut Self; 2], now: Time, bytes: Bytes) {
+        for budget in both {
+            budget.paid_until = budget.paid_until.max(now) + budget.cost(bytes);
+        }
+    }
+
+    /// Return whether replies must wait.
+    pub(super) fn is_overdrawn(both: [&Self; 2], now: Time) -> bool {
+        both.iter()
+            .any(|it| it.paid_until > now + it.burst + OVERDRAFT)
     }
 }
 
@@ -193,7 +180,12 @@ mod tests {
         let mut total = Budget::new(BitRate(80_000_000), Bytes(200_000));
         let mut take = |micros| {
             let budgets = [&mut session, &mut total];
-            Budget::take(budgets, Time::from_micros(micros), Bytes(1000))
+            Budget::take(
+                budgets,
+                Time::from_micros(micros),
+                Bytes(1000),
+                Duration::ZERO,
+            )
         };
         assert_eq!((0..100).filter(|_| take(0)).count(), 20);
         assert!(!take(999));
@@ -203,6 +195,6 @@ mod tests {
         assert_eq!(sent, 1000); // in 1 s
         let budgets = [&mut session, &mut total];
         let now = Time::from_micros(1_001_000);
-        assert!(Budget::take_for_report(budgets, now, Bytes(1000)));
+        assert!(Budget::take(budgets, now, Bytes(1000), OVERDRAFT));
     }
 }

@@ -1,23 +1,24 @@
-//! Batched UDP with the kernel's time stamps: the recorder's only contact with the network, and the only place with
-//! unsafe code.
+//! Batched UDP with the kernel's time stamps, and TCP: the recorder's only contact with the network, and the only place
+//! with unsafe code.
 //!
-//! A [`Socket`] sends the packets of an [`Outbox`] and fills an [`Inbox`], many packets per system call. It never
-//! blocks; idle callers sleep in [`Socket::wait`] until a deadline or a packet.
+//! A [`Socket`] sends the packets of an [`Outbox`] and fills an [`Inbox`], many packets per system call. No socket ever
+//! blocks; idle callers sleep in [`wait`] until a deadline or until a socket is ready.
 
 mod clock;
 mod inbox;
 mod interrupt;
 mod outbox;
+mod stream;
 
 use std::ffi::OsString;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cellbed_link::Time;
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt as more};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, poll};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -25,6 +26,8 @@ pub use clock::{now, sharpen_timers, sleep_until, wall_clock};
 pub use inbox::{Datagram, Inbox};
 pub use interrupt::Interrupts;
 pub use outbox::Outbox;
+pub use rustix::event::PollFlags;
+pub use stream::{Flow, Listener, Stream};
 
 use crate::error::{Result, Trying};
 
@@ -64,20 +67,12 @@ pub struct Socket {
 impl Socket {
     /// Open a socket. Packets are never fragmented: packets too large for a path are lost or refused.
     pub fn bind(local: &Local) -> Result<Self> {
-        let family = match local.address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let descriptor = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)
-            .trying(|| "open a UDP socket".into())?;
+        let descriptor = open(local.address, SocketType::DGRAM)?;
         // Ignores reports of the path's MTU: a packet leaves whole or not at all.
         let no_fragments = || "forbid fragments".into();
         sockopt::set_ip_mtu_discover(&descriptor, Ipv4PathMtuDiscovery::PROBE)
             .trying(no_fragments)?;
-        if family == AddressFamily::INET6 {
-            sockopt::set_ipv6_v6only(&descriptor, false)
-                .trying(|| "let a socket hear IPv4 and IPv6".into())?;
+        if local.address.is_ipv6() {
             sockopt::set_ipv6_mtu_discover(&descriptor, Ipv6PathMtuDiscovery::PROBE)
                 .trying(no_fragments)?;
         }
@@ -89,18 +84,8 @@ impl Socket {
         if let Some(interface) = &local.interface {
             bind_to_interface(&descriptor, interface)?;
         }
-        rustix::net::bind(&descriptor, &local.address).trying_or(
-            || format!("use the UDP address {}", local.address),
-            |error| match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "Another program has it; choose another port".into()
-                }
-                std::io::ErrorKind::AddrNotAvailable => {
-                    "No interface of this machine has this address".into()
-                }
-                _ => String::new(),
-            },
-        )?;
+        rustix::net::bind(&descriptor, &local.address)
+            .trying_or(|| format!("use the UDP address {}", local.address), in_use)?;
         let local = rustix::net::getsockname(&descriptor)
             .and_then(SocketAddr::try_from)
             .trying(|| "ask for a socket's address".into())?;
@@ -112,26 +97,6 @@ impl Socket {
         self.local
     }
 
-    /// Sleep until `deadline`, a packet or a signal; return whether there is a packet.
-    pub fn wait(&self, deadline: Time) -> Result<bool> {
-        self.poll(PollFlags::IN, deadline)
-    }
-
-    /// Sleep until `deadline` or until there is room for sending; return whether there is room.
-    pub fn wait_for_room(&self, deadline: Time) -> Result<bool> {
-        self.poll(PollFlags::OUT, deadline)
-    }
-
-    fn poll(&self, flags: PollFlags, deadline: Time) -> Result<bool> {
-        let timeout = clock::timespec(deadline.since(now()).as_nanos());
-        let mut polled = [PollFd::new(&self.descriptor, flags)];
-        match poll(&mut polled, Some(&timeout)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Ok(Err(error).trying(|| "wait for packets".into())?),
-        }
-    }
-
     /// Convert an address to this socket's family.
     fn to_own_family(&self, peer: SocketAddr) -> SocketAddr {
         match (self.local, peer) {
@@ -140,6 +105,53 @@ impl Socket {
             }
             _ => peer,
         }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Open a socket for the family of an address, which never blocks; one for IPv6 also hears IPv4.
+fn open(address: SocketAddr, kind: SocketType) -> Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let descriptor =
+        rustix::net::socket_with(family, kind, flags, None).trying(|| "open a socket".into())?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&descriptor, false)
+            .trying(|| "let a socket hear IPv4 and IPv6".into())?;
+    }
+    Ok(descriptor)
+}
+
+/// Sleep until `deadline`, a signal, or until a socket is ready. Return what each socket is ready for.
+pub fn wait(sockets: &[(BorrowedFd<'_>, PollFlags)], deadline: Time) -> Result<Vec<PollFlags>> {
+    let timeout = clock::timespec(deadline.since(now()).as_nanos());
+    let polled = sockets.iter();
+    let mut polled: Vec<_> = polled
+        .map(|(socket, flags)| PollFd::from_borrowed_fd(*socket, *flags))
+        .collect();
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) => Ok(polled.iter().map(PollFd::revents).collect()),
+        Err(rustix::io::Errno::INTR) => Ok(vec![PollFlags::empty(); sockets.len()]),
+        Err(error) => Ok(Err(error).trying(|| "wait for packets".into())?),
+    }
+}
+
+/// Return the remedy for an address that cannot be used.
+fn in_use(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "Another program has it; choose another port".into(),
+        std::io::ErrorKind::AddrNotAvailable => {
+            "No interface of this machine has this address".into()
+        }
+        _ => String::new(),
     }
 }
 

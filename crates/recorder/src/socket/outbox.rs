@@ -2,12 +2,12 @@
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
-use super::{Socket, is_temporary};
+use super::{PollFlags, Socket, is_temporary, wait};
 use crate::error::{Error, Result, Trying};
 
 /// Maximum packets that the kernel segments from one buffer (`UDP_MAX_SEGMENTS` of Linux before 6.9).
@@ -118,7 +118,7 @@ impl Socket {
                 Ok(()) => first += count,
                 Err(Errno::EAGAIN | Errno::ENOBUFS) => {
                     let soon = super::now() + cellbed_link::Duration::from_millis(1);
-                    self.wait_for_room(soon)?;
+                    wait(&[(self.as_fd(), PollFlags::OUT)], soon)?;
                 }
                 Err(Errno::EINTR) => {}
                 // Some devices and tunnels cannot send packets segmented by the kernel.

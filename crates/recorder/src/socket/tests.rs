@@ -23,7 +23,7 @@ fn collect(socket: &Socket, count: usize) -> Vec<(Vec<u8>, SocketAddr, Time)> {
     let deadline = now() + Duration::from_secs(20);
     while packets.len() < count {
         assert!(now() < deadline, "only {} packets came", packets.len());
-        socket.wait(deadline).unwrap();
+        wait(&[(socket.as_fd(), PollFlags::IN)], deadline).unwrap();
         socket.receive(&mut inbox).unwrap();
         packets.extend(
             inbox

@@ -2,52 +2,83 @@
 
 use std::net::IpAddr;
 
-use super::{Field, Malformed, Reader, Report, fields, variants};
+use postcard::fixint::be;
+use serde::{Deserialize, Serialize};
 
-/// Kind of a datagram: its first byte.
+use super::{Malformed, Report};
+
+/// Kind of a datagram or of a frame: its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A client requests or resumes a session.
+    /// A client requests a session; the first frame of a connection.
     Hello = 0x01,
-    /// The server requests proof of the client's address.
-    CookieAnswer = 0x02,
     /// The session now assigned to the client.
     Welcome = 0x03,
     /// The reason why the client gets no session.
     Rejection = 0x04,
-    /// A sealed [`Request`] or [`Reply`].
+    /// A client requests a file; the first frame of a connection.
+    Download = 0x06,
+    /// A sealed [`Request`] or [`Reply`], in a frame.
     Control = 0x10,
-    /// A sealed [`Probe`] of a train, and filler.
+    /// A sealed [`Probe`] of a train, and filler, in a datagram.
     Train = 0x11,
-    /// A sealed [`Probe`] of a saturation, and filler.
+    /// A sealed [`Probe`] of a saturation, and filler, in a datagram.
     Saturation = 0x12,
-}
-
-variants! { Kind:
-    0x01 Hello;
-    0x02 CookieAnswer;
-    0x03 Welcome;
-    0x04 Rejection;
-    0x10 Control;
-    0x11 Train;
-    0x12 Saturation;
+    /// A sealed [`Echo`], in a datagram.
+    Echo = 0x13,
+    /// The sealed size of a file, in a frame.
+    File = 0x14,
 }
 
 impl Kind {
-    /// The kind in the first byte of a datagram.
-    pub fn of(datagram: &[u8]) -> Result<Self, Malformed> {
-        Reader::new(datagram).take()
+    const ALL: [Self; 9] = [
+        Self::Hello,
+        Self::Welcome,
+        Self::Rejection,
+        Self::Download,
+        Self::Control,
+        Self::Train,
+        Self::Saturation,
+        Self::Echo,
+        Self::File,
+    ];
+
+    /// The kind in the first byte of a message.
+    pub fn of(message: &[u8]) -> Result<Self, Malformed> {
+        let kind = message.first().ok_or(Malformed)?;
+        let mut all = Self::ALL.into_iter();
+        all.find(|it| *it as u8 == *kind).ok_or(Malformed)
     }
 
     /// Return whether messages of this kind are sealed with a session's keys.
     pub fn is_sealed(self) -> bool {
-        matches!(self, Self::Control | Self::Train | Self::Saturation)
+        self as u8 >= Self::Control as u8
+    }
+
+    /// Return whether messages of this kind are datagrams; otherwise they are frames.
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Self::Train | Self::Saturation | Self::Echo)
+    }
+
+    /// Return whether messages of this kind are measured packets.
+    pub fn is_probe(self) -> bool {
+        matches!(self, Self::Train | Self::Saturation)
+    }
+
+    /// Return the length of the sealed part of a datagram of this kind, without tag.
+    pub fn body_bytes(self) -> usize {
+        match self {
+            Self::Echo => ECHO_BYTES,
+            _ => PROBE_BYTES,
+        }
     }
 }
 
-/// Identifier of a message's session; never 0. Drawn by the server, not secret.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Identifier of a message's session, and of the connection that carries its control; never 0, not secret.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct SessionId(pub u32);
 
 /// Length of a [`Header`] on the wire.
@@ -66,28 +97,33 @@ pub struct Header {
     pub kind: Kind,
     /// Session whose keys seal the message.
     pub session: SessionId,
-    /// Number of the message in its direction of the session, below [`SEQUENCES`]; each is used once.
+    /// Number of the message in its series of the session, below [`SEQUENCES`]; each is used once. The datagrams of a
+    /// direction are one series; control and requests for files are two others.
     pub sequence: u64,
 }
 
-impl Field for Header {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.kind.put(out);
-        self.session.put(out);
+impl Header {
+    /// Append the header: kind, session and sequence number, big-endian.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.kind as u8);
+        out.extend_from_slice(&self.session.0.to_be_bytes());
         out.extend_from_slice(&self.sequence.to_be_bytes()[2..]);
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let kind: Kind = reader.take()?;
-        if !kind.is_sealed() {
-            return Err(Malformed("its kind is not sealed"));
-        }
-        let (session, high, low): (_, u16, u32) = (reader.take()?, reader.take()?, reader.take()?);
-        Ok(Self {
+    /// Split a sealed message into header and rest.
+    pub fn split(message: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let kind = Kind::of(message)?;
+        let (header, rest) = message.split_first_chunk().ok_or(Malformed)?;
+        let [_, session @ .., s5, s4, s3, s2, s1, s0]: &[u8; HEADER_BYTES] = header;
+        let header = Self {
             kind,
-            session,
-            sequence: u64::from(high) << 32 | u64::from(low),
-        })
+            session: SessionId(u32::from_be_bytes(*session)),
+            sequence: u64::from_be_bytes([0, 0, *s5, *s4, *s3, *s2, *s1, *s0]),
+        };
+        match kind.is_sealed() {
+            true => Ok((header, rest)),
+            false => Err(Malformed),
+        }
     }
 }
 
@@ -95,25 +131,48 @@ impl Field for Header {
 pub const PROBE_BYTES: usize = 24;
 
 /// The sealed part of a measured packet. Filler up to the wanted length follows; the filler is not authenticated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// Number of the probe's run; chosen by the client.
+    #[serde(with = "be")]
     pub run: u32,
     /// Number of the train; 0 for saturation. Trains count up.
+    #[serde(with = "be")]
     pub train: u32,
     /// Position in the train, or in the saturation.
+    #[serde(with = "be")]
     pub index: u32,
     /// Number of packets in the server's answer to the train, the same in all its packets; 0 in packets of the server.
+    #[serde(with = "be")]
     pub answer_packets: u16,
     /// IP length of each packet of the answer, bytes.
+    #[serde(with = "be")]
     pub answer_bytes: u16,
     /// Time of sending, ns on the sender's clock.
+    #[serde(with = "be")]
     pub sent_ns: u64,
 }
 
-fields! {
-    SessionId { 0 };
-    Probe { run, train, index, answer_packets, answer_bytes, sent_ns };
+/// Length of an [`Echo`] on the wire, without header and tag.
+pub const ECHO_BYTES: usize = 8 + 8 + 8 + 8 + 1;
+
+/// A request for the server's time and for proof of the client's address, and its answer of the same length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    /// The client's time, ns; repeated in the answer.
+    #[serde(with = "be")]
+    pub client_ns: u64,
+    /// Arrival time of the request by the kernel's stamp, ns on the server's clock; 0 in a request.
+    #[serde(with = "be")]
+    pub received_ns: u64,
+    /// Time of sending the answer, ns on the server's clock; 0 in a request.
+    #[serde(with = "be")]
+    pub sent_ns: u64,
+    /// In an answer, a random number for the address of the request; in a request, that of the last answer.
+    #[serde(with = "be")]
+    pub challenge: u64,
+    /// In an answer: whether the server now sends probes to the address of the request.
+    pub proved: bool,
 }
 
 /// Return the length of the IP and UDP headers of a datagram to or from `address`, bytes: 28 over IPv4, 48 over IPv6.
@@ -129,37 +188,24 @@ pub fn least_probe_bytes(address: IpAddr) -> u16 {
     (HEADER_BYTES + PROBE_BYTES + TAG_BYTES) as u16 + ip_overhead(address)
 }
 
-/// A request of a client. The server answers with one [`Reply`], or to [`Request::Reports`] with a report per chunk.
-/// Until then the client may repeat the request. Repeated requests have no further effect; of contradictory requests
-/// the one sent last holds.
-///
-/// `of` names the session that has the run: the client's own, or one of the same group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A request of a client. The server answers all in order, each with one [`Reply`], after the reports if it has
+/// requested them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Lets sessions with the same token read each other's reports and steer each other's saturation. So one device of
-    /// a client can act for another device with a long queue.
-    Group {
-        /// Random bytes of the client.
-        token: [u8; 16],
-    },
+    /// Has no effect but the reply: the first request, which begins the session, and a test of the connection.
+    Check,
     /// Starts recording and answering the run's probes.
     Start {
-        /// Session of the run.
-        of: SessionId,
         /// The client's number of the run.
         run: u32,
     },
-    /// Stops recording and answering, and ends the saturation. Records remain until acknowledged.
+    /// Stops recording and answering, and ends the saturation. Records remain until fetched.
     Stop {
-        /// Session of the run.
-        of: SessionId,
         /// Number of the run.
         run: u32,
     },
     /// Sets rate, packet length and remaining duration of the server's saturation of the run.
     Saturate {
-        /// Session of the run.
-        of: SessionId,
         /// Number of the run.
         run: u32,
         /// Rate of IP lengths, bit/s; 0 for silence.
@@ -169,80 +215,29 @@ pub enum Request {
         /// Duration from the arrival of this request, ns.
         for_ns: u64,
     },
-    /// Requests the run's chunks of arrivals from number `from` on. Previous chunks are acknowledged, and deleted by
-    /// the server.
+    /// Requests the run's arrivals that were not sent yet.
     Reports {
-        /// Session of the run.
-        of: SessionId,
         /// Number of the run.
         run: u32,
-        /// The first chunk that the client lacks.
-        from: u32,
-        /// Maximum number of chunks to send.
-        most: u16,
     },
-    /// Requests the server's time.
-    ClockPing {
-        /// The client's time, ns; repeated in the answer.
-        client_ns: u64,
-    },
-    /// Ends the session and deletes all its data. Only the first such request is answered.
+    /// Ends the session and deletes all its data.
     Bye,
 }
 
-variants! { Request:
-    1 Group { token };
-    2 Start { of, run };
-    3 Stop { of, run };
-    4 Saturate { of, run, rate_bps, bytes, for_ns };
-    5 Reports { of, run, from, most };
-    6 ClockPing { client_ns };
-    7 Bye;
-}
-
-/// The server's answer to a [`Request`]. `to` is the sequence number of the request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The server's answer to the earliest [`Request`] without one, or a report before that answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// Executed.
-    Done {
-        /// Number of the request.
-        to: u64,
-    },
+    Done,
     /// Not executed.
-    Refused {
-        /// Number of the request.
-        to: u64,
-        /// The reason.
-        reason: Refusal,
-    },
-    /// The server's time.
-    ClockPong {
-        /// Number of the request.
-        to: u64,
-        /// The client's time in the request, ns.
-        client_ns: u64,
-        /// Arrival time of the request by the kernel's stamp, ns on the server's clock.
-        received_ns: u64,
-        /// Time of sending the reply, ns on the server's clock.
-        sent_ns: u64,
-    },
-    /// One chunk of arrivals.
+    Refused(Refusal),
+    /// Arrivals.
     Report(Report),
 }
 
-variants! { Reply:
-    1 Done { to };
-    2 Refused { to, reason };
-    3 ClockPong { to, client_ns, received_ns, sent_ns };
-    4 Report(report);
-}
-
 /// Reason why a server refuses a request, with the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The session has ended, was idle for too long, or the server was restarted.
-    #[error("the session is unknown or has expired; start a new one")]
-    NoSuchSession,
     /// Limit for all clients together.
     #[error("the server has {0} sessions, its limit; try again later")]
     SessionsFull(u64),
@@ -272,21 +267,7 @@ pub enum Refusal {
         "the server speaks version {0} of the recorder's protocol, this program version {own}; update the older of the two",
         own = super::VERSION
     )]
-    OtherVersion(u64),
-}
-
-// A code and two numbers, the same in all versions.
-variants! { Refusal of 11 bytes:
-    1 NoSuchSession;
-    2 SessionsFull(limit);
-    3 AddressFull(limit);
-    4 NoSuchRun;
-    5 RunsFull(limit);
-    6 RateOverLimit(limit);
-    7 PacketOutOfRange(least, most);
-    8 BytesSpent(limit);
-    9 TimeSpent(limit);
-    10 OtherVersion(version);
+    OtherVersion(u8),
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use cellbed_link::{BitRate, Bytes, Duration};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Refusal, Reply, Request};
+use cellbed_recorder::wire::{Refusal, Reply, Request, put_frame};
 
-use crate::world::{ALICE, Client, World, bytes_of, started};
+use crate::world::{ALICE, Client, MALLORY, World, bytes_of, saturation, started};
 
 #[test]
 fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
@@ -17,8 +17,8 @@ fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
     let mut world = World::new(limits);
     let mut alice = Client::open(&mut world, ALICE);
     assert_eq!(
-        (alice.offer.rate_bps, alice.offer.packet_bytes),
-        (50_000_000, 1400)
+        (alice.offer.rate_bps, alice.offer.answer_packets),
+        (50_000_000, 1000)
     );
     alice.start(&mut world);
     let second = Duration::from_secs(1);
@@ -28,13 +28,12 @@ fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
         let refused = alice.saturate(&mut world, 1_000_000, bytes, second);
         assert_eq!(refused, Err(Refusal::PacketOutOfRange(79, 1400)));
     }
-    let of = alice.id();
     for (request, reply) in [
-        (Request::Start { of, run: 2 }, Ok(())),
-        (Request::Start { of, run: 3 }, Err(Refusal::RunsFull(2))),
-        (Request::Stop { of, run: 2 }, Ok(())),
-        (Request::Start { of, run: 3 }, Ok(())), // a finished run makes room
-        (Request::Stop { of, run: 9 }, Err(Refusal::NoSuchRun)),
+        (Request::Start { run: 2 }, Ok(())),
+        (Request::Start { run: 3 }, Err(Refusal::RunsFull(2))),
+        (Request::Stop { run: 2 }, Ok(())),
+        (Request::Start { run: 3 }, Ok(())), // a finished run makes room
+        (Request::Stop { run: 9 }, Err(Refusal::NoSuchRun)),
     ] {
         assert_eq!(alice.asks(&mut world, &request), reply, "{request:?}");
     }
@@ -61,12 +60,12 @@ fn too_long_an_answer_is_not_given_and_the_client_can_see_it() {
         assert!(world.hears(ALICE, &probe).is_empty(), "{packets} × {bytes}");
     }
     assert_eq!(world.counters().refused, 6);
-    let replies = alice.ask(&mut world, &alice.reports(0, 1));
-    let [Reply::Report(report)] = &replies[..] else {
+    let replies = alice.ask(&mut world, &Request::Reports { run: 1 });
+    let [Reply::Report(report), Reply::Done] = &replies[..] else {
         panic!("{replies:?}")
     };
     assert_eq!(
-        (report.withheld, report.arrivals.iter().count()),
+        (report.counts.withheld, report.arrivals.iter().count()),
         (101 + 65_535 + 4, 6)
     );
     let probe = alice.probe(100, 0, 100, 1400);
@@ -82,25 +81,91 @@ fn saturations_and_answers_and_reports_together_keep_to_the_rate() {
     };
     let mut world = World::new(limits);
     let mut alice = Client::open(&mut world, ALICE);
-    let of = alice.id();
     for run in 1..=8 {
-        alice.asks(&mut world, &Request::Start { of, run }).unwrap();
-        let saturation = alice.saturation(run, 8_000_000, 1400, Duration::MAX);
-        alice.asks(&mut world, &saturation).unwrap();
+        alice.asks(&mut world, &Request::Start { run }).unwrap();
+        let request = saturation(run, 8_000_000, 1400, Duration::MAX);
+        alice.asks(&mut world, &request).unwrap();
     }
-    let mut bytes = 0;
+    let file = world.connect(ALICE);
+    let request = alice.file_request(10_000_000);
+    let mut bytes = world
+        .says_raw(file, &request)
+        .map_or(0, |first| first.len());
     for train in 0..200 {
         let probe = alice.probe(train, 0, 50, 1400);
         bytes += bytes_of(&world.hears(ALICE, &probe));
-        let request = alice.sealed(&alice.reports(0, u16::MAX));
-        bytes += bytes_of(&world.hears(ALICE, &request));
+        let request = alice.sealed(&Request::Reports { run: 1 });
+        let mut frame = Vec::new();
+        put_frame(&mut frame, |out| out.extend_from_slice(&request));
+        world.server.read(world.now, alice.connection, &frame);
         bytes += bytes_of(&world.wait(Duration::from_millis(50)));
+        bytes += world.bytes(alice.connection).map_or(0, |it| it.len());
+        bytes += world.bytes(file).map_or(0, |it| it.len());
     }
-    // 10 s at 1 MB/s, the longest answer at once, and a second of overdraft.
+    // 10 s at 1 MB/s, the longest answer at once, a second of overdraft, and the last reports.
     assert!(
-        (9_000_000..=10_000_000 + 50 * 1500 + 1_000_000).contains(&bytes),
+        (9_000_000..=10_000_000 + 50 * 1500 + 1_000_000 + 10_000).contains(&bytes),
         "{bytes}"
     );
+}
+
+#[test]
+fn a_reader_that_reads_nothing_takes_bounded_memory_and_stops_nobody() {
+    let (mut world, mut alice) = started(Limits::default());
+    for index in 0..20_000 {
+        let probe = alice.probe(1, index, 0, 0);
+        world.hears(ALICE, &probe);
+    }
+    let mut frames = Vec::new();
+    for _ in 0..1_000 {
+        let request = alice.sealed(&Request::Reports { run: 1 });
+        put_frame(&mut frames, |out| out.extend_from_slice(&request));
+    }
+    let file = world.connect(ALICE);
+    let request = alice.file_request(50_000_000);
+    for piece in frames.chunks(1 << 14) {
+        if world.server.reads(alice.connection) {
+            world.server.read(world.now, alice.connection, piece);
+        }
+    }
+    let mut frame = Vec::new();
+    put_frame(&mut frame, |out| out.extend_from_slice(&request));
+    world.server.read(world.now, file, &frame);
+    assert!(!world.server.reads(alice.connection) && !world.server.reads(file));
+    let memory = world.server.output_memory().0;
+    assert!((100_000..800_000).contains(&memory), "{memory}");
+    Client::open(&mut world, ALICE).start(&mut world);
+    world.wait(Duration::from_secs(61));
+    assert_eq!(
+        (world.server.sessions(), world.server.output_memory().0),
+        (0, 0)
+    );
+}
+
+#[test]
+fn files_are_sent_whole_to_sessions_alone_and_within_limits() {
+    let (mut world, mut alice) = started(Limits {
+        file_bytes: Bytes(3_000_000),
+        ..Limits::default()
+    });
+    let fetch = |world: &mut World, request: &[u8]| {
+        let connection = world.connect(MALLORY);
+        let first = world.says_raw(connection, request)?;
+        Some(first.len() + world.bytes(connection).map_or(0, |more| more.len()))
+    };
+    let request = alice.file_request(1_000_000);
+    assert_eq!(fetch(&mut world, &request), Some(1_000_000));
+    assert_eq!(fetch(&mut world, &request), None, "replayed");
+    let mut forged = alice.file_request(1_000);
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(fetch(&mut world, &forged), None);
+    let request = alice.file_request(3_000_001);
+    assert_eq!(fetch(&mut world, &request), None);
+    let (mut other, mut elsewhere) = started(Limits::default());
+    let request = elsewhere.file_request(1_000);
+    assert_eq!(fetch(&mut world, &request), None, "of a session elsewhere");
+    assert_eq!(fetch(&mut other, &request), Some(1_000));
+    assert_eq!(world.counters().files, 1);
 }
 
 #[test]
@@ -150,8 +215,7 @@ fn time_is_limited_however_lively_a_client_is() {
     let probe = alice.probe(1, 0, 1, 1400);
     world.hears(ALICE, &probe);
     for second in 0..159 {
-        let ping = alice.sealed(&Request::ClockPing { client_ns: 0 });
-        assert_eq!(world.hears(ALICE, &ping).len(), 1);
+        alice.echoes(&mut world, ALICE, 0);
         let sent = world.wait(Duration::from_secs(1));
         assert_eq!(sent.is_empty(), second >= 100, "second {second}");
     }
@@ -177,8 +241,7 @@ fn saturation_pauses_when_its_client_falls_silent() {
         .unwrap(); // 100 packets per second
     let sent = world.wait(Duration::from_secs(50)).len();
     assert!((1490..=1510).contains(&sent), "{sent}");
-    let ping = alice.sealed(&Request::ClockPing { client_ns: 0 });
-    world.hears(ALICE, &ping);
+    alice.echoes(&mut world, ALICE, 0);
     let sent = world.wait(Duration::from_secs(1)).len();
     assert!(
         (99..=102).contains(&sent),

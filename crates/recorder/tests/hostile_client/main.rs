@@ -1,11 +1,10 @@
 //! Response of a server to malicious clients, and to datagrams from outside a session.
 //!
-//! Each test is one attack on the server without sockets, except in `real`. The assertions cover an attacker's possible
-//! aims: answers, traffic to others, memory, others' data, an end of others' service.
+//! Each test is one attack on the server without sockets. The assertions cover an attacker's possible aims: answers,
+//! traffic to others, memory, others' data, an end of others' service.
 
 mod forgery;
 mod greed;
-mod real;
 mod replay;
 mod strangers;
 mod theft;

@@ -1,67 +1,76 @@
 //! Clients without the secret, and floods.
 
-use cellbed_link::{Duration, Time};
-use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
+use cellbed_link::Duration;
+use cellbed_recorder::secure::{HandshakeKeys, Secret};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Answer, CODE_BYTES, Field, HELLO_BYTES, Refusal, Request, VERSION};
+use cellbed_recorder::wire::{
+    CODE_BYTES, OLD_HELLO_BYTES, Refusal, Request, SessionId, VERSION, put_frame,
+};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, greet, handshake, secret};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, bytes_of, keys, saturation};
 
 #[test]
 fn no_bytes_of_any_length_and_kind_are_answered() {
     let mut world = World::new(Limits::default());
-    let mut datagrams = 0;
+    let mut messages = 0;
     for kind in 0..=255 {
         for length in (0..64).chain([90, 1199, 1200, 1201, 1472]) {
-            let datagram: Vec<u8> = (0..length)
+            let message: Vec<u8> = (0..length)
                 .map(|at| if at == 0 { kind } else { at as u8 })
                 .collect();
             assert!(
-                world.hears(MALLORY, &datagram).is_empty(),
+                world.hears(MALLORY, &message).is_empty(),
                 "kind {kind}, {length} bytes"
             );
-            datagrams += 1;
+            let connection = world.connect(MALLORY);
+            assert_eq!(
+                world.says(connection, &message),
+                None,
+                "kind {kind}, {length} bytes"
+            );
+            messages += 2;
         }
     }
     let counters = world.counters();
-    assert_eq!(counters.sent, 0);
     assert_eq!(
-        counters.malformed + counters.forged + counters.strangers + counters.other_versions,
-        datagrams
+        counters.malformed + counters.forged + counters.strangers,
+        messages
     );
-    assert_eq!(world.server.sessions(), 0);
+    assert_eq!((world.server.sessions(), counters.sent), (0, 0));
 }
 
 #[test]
 fn another_secret_is_not_answered() {
     let mut world = World::new(Limits::default());
-    let mut opening = Opening::new(&Secret::new([43; 32]), None, world.now);
-    for _ in 0..10 {
-        world.now = opening.next_event();
-        let hello = greet(&mut opening, world.now);
-        assert!(world.hears(MALLORY, &hello).is_empty());
-    }
-    assert_eq!(world.counters().forged, 10);
+    let (_, hello) = HandshakeKeys::new(&Secret::new([43; 32])).greet().unwrap();
+    let connection = world.connect(MALLORY);
+    assert_eq!(world.says(connection, &hello), None);
+    assert_eq!(world.counters().forged, 1);
 }
 
 #[test]
 fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
     let mut world = World::new(Limits::default());
-    let mut opening = Opening::new(&secret(), None, world.now);
-    let mut hello = greet(&mut opening, world.now);
+    let reason = Refusal::OtherVersion(VERSION);
+    let (_, mut hello) = keys().greet().unwrap();
     let unsigned = hello.len() - CODE_BYTES;
     hello[1] += 1;
-    assert!(world.hears(ALICE, &hello).is_empty(), "its code is wrong");
+    let connection = world.connect(ALICE);
+    assert_eq!(world.says(connection, &hello), None, "its code is wrong");
     hello.truncate(unsigned);
-    HandshakeKeys::new(&secret()).sign_hello(&mut hello);
-    let answers = world.hears(ALICE, &hello);
-    assert!(bytes_of(&answers) * 10 < HELLO_BYTES);
-    let answer = HandshakeKeys::new(&secret()).of_server(&answers[0].1, &hello);
-    let reason = Refusal::OtherVersion(VERSION.into());
-    assert_eq!(
-        Answer::decode(answer.unwrap()),
-        Ok(Answer::Rejection(VERSION, reason))
-    );
+    keys().sign(&mut hello);
+    let connection = world.connect(ALICE);
+    let answers = world.says(connection, &hello).unwrap();
+    assert_eq!(keys().rejection(&answers[0], &hello), Some(reason));
+    assert_eq!(world.bytes(connection), None, "closed");
+    // A client of version 2 begins over UDP.
+    let mut old = vec![0; OLD_HELLO_BYTES - CODE_BYTES];
+    old[..2].copy_from_slice(&[1, 2]);
+    keys().sign(&mut old);
+    let answers = world.hears(ALICE, &old);
+    assert!(bytes_of(&answers) * 10 < OLD_HELLO_BYTES);
+    assert_eq!(keys().rejection(&answers[0].1, &old), Some(reason));
+    assert!(world.hears(ALICE, &old[1..]).is_empty());
     assert_eq!(
         (world.counters().other_versions, world.server.sessions()),
         (2, 0)
@@ -70,126 +79,136 @@ fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
 
 #[test]
 fn a_client_of_a_server_of_another_version_learns_it() {
-    let mut opening = Opening::new(&secret(), None, Time::ZERO);
-    let hello = greet(&mut opening, Time::ZERO);
-    let reason = Refusal::OtherVersion(u64::from(VERSION) + 1);
-    let mut answer = Answer::Rejection(VERSION + 1, reason).encode();
+    let (_, hello) = keys().greet().unwrap();
+    let newer = Refusal::OtherVersion(VERSION + 1);
     let code = hello.last_chunk().unwrap();
-    HandshakeKeys::new(&secret()).sign_answer(&mut answer, code);
-    let Progress::Rejected(refusal) = opening.receive(Time::ZERO, &answer) else {
-        panic!("not understood")
-    };
-    assert!(refusal.to_string().contains("version 3 "), "{refusal}");
+    let answer = keys().reject(newer, code);
+    let refusal = keys().rejection(&answer, &hello).unwrap();
+    assert!(
+        refusal
+            .to_string()
+            .contains(&format!("version {} ", VERSION + 1)),
+        "{refusal}"
+    );
 }
 
 #[test]
 fn a_hello_with_any_byte_changed_or_missing_is_not_answered() {
     let mut world = World::new(Limits::default());
-    let hello = greet(&mut Opening::new(&secret(), None, world.now), world.now);
-    // At least one bit of each byte.
-    for bit in (0..hello.len() * 8).step_by(7) {
+    let (_, hello) = keys().greet().unwrap();
+    let mut answer = |hello: &[u8]| {
+        let connection = world.connect(ALICE);
+        world.says(connection, hello).map(|answers| answers.len())
+    };
+    for bit in 0..hello.len() * 8 {
         let mut changed = hello.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        assert!(world.hears(ALICE, &changed).is_empty(), "bit {bit}");
+        assert_eq!(answer(&changed), None, "bit {bit}");
     }
     for length in 0..hello.len() {
-        assert!(
-            world.hears(ALICE, &hello[..length]).is_empty(),
-            "{length} bytes"
-        );
+        assert_eq!(answer(&hello[..length]), None, "{length} bytes");
     }
-    assert_eq!(
-        world.hears(ALICE, &hello).len(),
-        1,
-        "the unchanged one still is"
-    );
+    assert_eq!(answer(&hello), Some(1), "the unchanged one still is");
 }
 
 #[test]
-fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
-    let mut world = World::new(Limits::default());
-    let (mut came, mut went) = (0, 0);
-    for number in 0..500u32 {
-        let hello = greet(&mut Opening::new(&secret(), None, world.now), world.now);
-        let from = format!("10.0.{}.{}:{}", number / 256, number % 256, 1024 + number);
-        let answers = world.hears(&from, &hello);
-        assert!(answers.iter().all(|(to, _)| *to == at(&from)));
-        (came, went) = (came + hello.len(), went + bytes_of(&answers));
+fn frames_of_impossible_lengths_end_a_connection() {
+    for start in [[0, 0], [8, 1], [255, 255]] {
+        let mut world = World::new(Limits::default());
+        let connection = world.connect(MALLORY);
+        world.server.read(world.now, connection, &start);
+        assert_eq!(world.bytes(connection), None);
     }
-    assert_eq!(came, 500 * HELLO_BYTES);
-    assert!(went * 10 < came, "{went} bytes out for {came} in");
-    assert_eq!(
-        (world.server.sessions(), world.server.next_event()),
-        (0, None)
-    );
-    Client::open(&mut world, ALICE); // others are served
 }
 
 #[test]
-fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
+fn idle_strangers_are_few_and_lose_their_connections_and_others_are_served() {
     let mut world = World::new(Limits::default());
-    // Mallory has even the secret, sends from the victim's address and cannot read the answers.
-    let mut opening = Opening::new(&secret(), None, world.now);
-    let (mut came, mut went) = (0, 0);
-    for _ in 0..10 {
-        world.now = opening.next_event();
-        let hello = greet(&mut opening, world.now);
-        let answers = world.hears(VICTIM, &hello);
-        (came, went) = (came + hello.len(), went + bytes_of(&answers));
+    let mut connections = Vec::new();
+    for number in 0..200u32 {
+        let from = format!("10.0.{}.{}:1024", number % 3, number % 100);
+        connections.push(world.connect(&from));
+        let half = [0, 90, 1]; // a frame that never ends
+        world
+            .server
+            .read(world.now, connections[number as usize], &half);
     }
-    assert!(went * 10 < came);
-    // The cookie for Mallory's address is invalid for the victim's.
-    let mallory = handshake(&mut world, MALLORY, None);
-    assert!(matches!(mallory.outcome, Progress::Begun(..)));
-    let answers = world.hears(VICTIM, &mallory.hello_with_cookie);
-    assert!(bytes_of(&answers) * 10 < mallory.hello_with_cookie.len());
-    assert_eq!(world.server.sessions(), 1);
-    // A session does not help: messages from the victim's address get no answer.
+    let open = |world: &mut World| {
+        let is_open = |it: &&SessionId| world.bytes(**it).is_some();
+        connections.iter().filter(is_open).count()
+    };
+    let limits = Limits::default();
+    assert_eq!(open(&mut world), limits.strangers as usize);
+    Client::open(&mut world, ALICE);
+    for _ in 0..50 {
+        world.connect(VICTIM);
+    }
+    Client::open(&mut world, VICTIM);
+    world.wait(limits.handshake);
+    assert_eq!(open(&mut world), 0);
+    assert_eq!(world.server.sessions(), 2);
+}
+
+#[test]
+fn a_spoofed_address_gets_no_more_than_was_sent_from_it() {
+    let mut world = World::new(Limits::default());
+    // Mallory has a session, sends from the victim's address and cannot read the answers.
     let mut mallory = Client::open(&mut world, MALLORY);
     mallory.start(&mut world);
+    let (mut came, mut went) = (0, 0);
+    for _ in 0..10 {
+        let echo = mallory.echo(0);
+        (came, went) = (
+            came + echo.len() + 28,
+            went + bytes_of(&world.hears(VICTIM, &echo)),
+        );
+    }
+    assert_eq!(came, went);
+    let own = mallory.echoes(&mut world, MALLORY, 0).challenge;
+    assert!(
+        !mallory.echoes(&mut world, VICTIM, own).proved,
+        "of another address"
+    );
     let probe = mallory.probe(1, 0, 1000, 1400);
     assert!(world.hears(VICTIM, &probe).is_empty());
-    for request in [
-        Request::ClockPing { client_ns: 0 },
-        mallory.reports(0, 256),
-        mallory.saturation(1, 1_000_000_000, 1400, Duration::MAX),
-        Request::Bye,
-    ] {
-        let datagram = mallory.sealed(&request);
-        assert!(world.hears(VICTIM, &datagram).is_empty(), "{request:?}");
-    }
-    assert!(world.wait(Duration::from_secs(1)).is_empty());
-    assert_eq!(world.counters().unproved, 5);
-    assert_eq!(
-        world.server.sessions(),
-        2,
-        "and the session has not ended by it"
-    );
+    let request = saturation(1, 1_000_000, 1400, Duration::MAX);
+    mallory.asks(&mut world, &request).unwrap();
+    let sent = world.wait(Duration::from_secs(1));
+    assert!(sent.iter().all(|(to, _)| *to == MALLORY.parse().unwrap()));
+    assert_eq!(world.counters().unproved, 1);
 }
 
 #[test]
-fn a_cookie_of_another_time_is_answered_by_another_cookie_only() {
+fn a_former_challenge_proves_nothing() {
     let mut world = World::new(Limits::default());
-    let mut opening = Opening::new(&secret(), None, world.now);
-    let hello = greet(&mut opening, world.now);
-    let answers = world.hears(ALICE, &hello);
-    opening.receive(world.now, &answers[0].1);
-    world.wait(Duration::from_secs(10));
-    let late = greet(&mut opening, world.now);
-    let answers = world.hears(ALICE, &late);
-    assert_eq!(
-        (world.server.sessions(), world.counters().unproved_hellos),
-        (0, 2)
-    );
-    // With the new cookie, a delayed honest client continues.
-    assert!(matches!(
-        opening.receive(world.now, &answers[0].1),
-        Progress::Waiting
-    ));
-    let again = greet(&mut opening, world.now);
-    let answers = world.hears(ALICE, &again);
-    assert!(matches!(
-        opening.receive(world.now, &answers[0].1),
-        Progress::Begun(..)
-    ));
+    let mut alice = Client::open(&mut world, ALICE);
+    let former = alice.echoes(&mut world, VICTIM, 0).challenge;
+    alice.echoes(&mut world, MALLORY, 0);
+    let answer = alice.echoes(&mut world, VICTIM, former);
+    assert!(!answer.proved);
+    assert!(alice.echoes(&mut world, VICTIM, answer.challenge).proved);
+}
+
+#[test]
+fn a_session_that_has_not_proved_where_it_receives_gets_no_saturation() {
+    let mut world = World::new(Limits::default());
+    let connection = world.connect(ALICE);
+    let (mut handshake, hello) = keys().greet().unwrap();
+    let answers = world.says(connection, &hello).unwrap();
+    let welcome = handshake.read(&answers[0]).unwrap();
+    let mut channel = handshake.channel(&welcome).unwrap();
+    let mut frames = Vec::new();
+    for request in [
+        Request::Check,
+        Request::Start { run: 1 },
+        saturation(1, 1_000_000, 1400, Duration::MAX),
+    ] {
+        use cellbed_recorder::wire::{Encode, Kind};
+        put_frame(&mut frames, |out| {
+            channel.seal(Kind::Control, &request.encode(), out);
+        });
+    }
+    world.server.read(world.now, connection, &frames);
+    assert_eq!(world.counters().refused, 0);
+    assert!(world.wait(Duration::from_secs(1)).is_empty());
 }

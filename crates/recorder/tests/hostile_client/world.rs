@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
-use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
+use cellbed_recorder::secure::{Channel, Filler, HandshakeKeys, Secret};
 use cellbed_recorder::server::{Counters, Limits, Server};
 use cellbed_recorder::socket::Outbox;
 use cellbed_recorder::wire::{
-    Arrival, Field, Kind, Offer, Probe, Refusal, Reply, Request, Resumption, SessionId, ip_overhead,
+    Arrival, Echo, Encode, FrameReader, Kind, Offer, Probe, Refusal, Reply, Request, SessionId,
+    ip_overhead, put_frame, start,
 };
 
 pub const ALICE: &str = "192.0.2.1:4000";
@@ -16,6 +17,10 @@ pub const VICTIM: &str = "203.0.113.5:53";
 
 pub fn secret() -> Secret {
     Secret::new([42; 32])
+}
+
+pub fn keys() -> HandshakeKeys {
+    HandshakeKeys::new(&secret())
 }
 
 pub fn at(address: &str) -> SocketAddr {
@@ -45,6 +50,41 @@ impl World {
         self.server
             .receive(self.now, self.now, at(from), datagram, &mut out);
         sent(&out)
+    }
+
+    /// Opens a connection.
+    pub fn connect(&mut self, from: &str) -> SessionId {
+        self.server.connect(self.now, at(from))
+    }
+
+    /// Sends a frame; returns the bytes of the server, or `None` if the connection is closed without any.
+    pub fn says_raw(&mut self, connection: SessionId, frame: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        put_frame(&mut bytes, |out| out.extend_from_slice(frame));
+        self.server.read(self.now, connection, &bytes);
+        self.bytes(connection)
+    }
+
+    /// Sends a frame; returns the frames of the server like [`World::says_raw`].
+    pub fn says(&mut self, connection: SessionId, frame: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let output = self.says_raw(connection, frame)?;
+        let mut reader = FrameReader::default();
+        reader.push(&output);
+        let frames = std::iter::from_fn(|| reader.take().unwrap());
+        Some(frames.collect())
+    }
+
+    /// Returns all bytes that the server has for a connection.
+    pub fn bytes(&mut self, connection: SessionId) -> Option<Vec<u8>> {
+        let mut bytes = std::mem::take(self.server.output(self.now, connection)?);
+        while let Some(more) = self
+            .server
+            .output(self.now, connection)
+            .filter(|it| !it.is_empty())
+        {
+            bytes.append(more);
+        }
+        Some(bytes)
     }
 
     /// Advances the time; returns the datagrams that the server sends.
@@ -82,8 +122,11 @@ pub fn bytes_of(sent: &Sent) -> usize {
 /// A client with the secret and a session.
 pub struct Client {
     pub address: String,
+    pub connection: SessionId,
     pub channel: Channel,
     pub offer: Offer,
+    /// The hello that began the session.
+    pub hello: Vec<u8>,
     filler: Filler,
 }
 
@@ -95,58 +138,33 @@ pub fn started(limits: Limits) -> (World, Client) {
     (world, alice)
 }
 
-/// Return the hello that a client sends at `now`.
-pub fn greet(opening: &mut Opening, now: Time) -> Vec<u8> {
-    let mut hello = Vec::new();
-    assert!(opening.step(now, &mut hello));
-    hello
-}
-
-/// Datagrams of a client that opens or resumes a session, and the answers.
-pub struct Handshake {
-    pub hello: Vec<u8>,
-    pub hello_with_cookie: Vec<u8>,
-    pub outcome: Progress,
-}
-
-/// Performs a handshake from this address, each datagram exactly once.
-pub fn handshake(world: &mut World, from: &str, resumes: Option<Resumption>) -> Handshake {
-    let mut opening = Opening::new(&secret(), resumes, world.now);
-    let first = greet(&mut opening, world.now);
-    let answers = world.hears(from, &first);
-    assert_eq!(answers.len(), 1, "a cookie for who knows the secret");
-    assert!(matches!(
-        opening.receive(world.now, &answers[0].1),
-        Progress::Waiting
-    ));
-    let hello_with_cookie = greet(&mut opening, world.now);
-    let answers = world.hears(from, &hello_with_cookie);
-    let outcome = answers.first().map_or(Progress::Waiting, |(_, answer)| {
-        opening.receive(world.now, answer)
-    });
-    Handshake {
-        hello: first,
-        hello_with_cookie,
-        outcome,
-    }
-}
-
 impl Client {
     pub fn open(world: &mut World, address: &str) -> Self {
         Self::try_open(world, address).unwrap_or_else(|refusal| panic!("{refusal}"))
     }
 
+    /// Begins a session over a connection from this address, and proves the same address for datagrams.
     pub fn try_open(world: &mut World, address: &str) -> Result<Self, Refusal> {
-        match handshake(world, address, None).outcome {
-            Progress::Begun(channel, offer) => Ok(Self {
-                address: address.into(),
-                channel: *channel,
-                offer,
-                filler: Filler::new(&[1; 32]),
-            }),
-            Progress::Rejected(refusal) => Err(refusal),
-            _ => panic!("no answer to a proper handshake"),
+        let connection = world.connect(address);
+        let (mut handshake, hello) = keys().greet().unwrap();
+        let [answer] = &world.says(connection, &hello).unwrap()[..] else {
+            panic!("no answer to a proper handshake")
+        };
+        if let Some(refusal) = keys().rejection(answer, &hello) {
+            return Err(refusal);
         }
+        let welcome = handshake.read(answer).unwrap();
+        let mut client = Self {
+            address: address.into(),
+            connection,
+            channel: handshake.channel(&welcome).unwrap(),
+            offer: welcome.offer,
+            hello,
+            filler: Filler::new(&[1; 32]),
+        };
+        client.asks(world, &Request::Check).unwrap();
+        assert!(client.proves(world, address));
+        Ok(client)
     }
 
     pub fn id(&self) -> SessionId {
@@ -154,27 +172,66 @@ impl Client {
     }
 
     pub fn sealed(&mut self, request: &Request) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.channel
+            .seal(Kind::Control, &request.encode(), &mut frame);
+        frame
+    }
+
+    /// A sealed request for the server's time.
+    pub fn echo(&mut self, challenge: u64) -> Vec<u8> {
+        let echo = Echo {
+            challenge,
+            ..Echo::default()
+        };
         let mut datagram = Vec::new();
-        self.channel.seal_control(&request.encode(), &mut datagram);
+        self.channel.seal(Kind::Echo, &echo.encode(), &mut datagram);
         datagram
+    }
+
+    /// Sends a request for the server's time; returns the answer.
+    pub fn echoes(&mut self, world: &mut World, from: &str, challenge: u64) -> Echo {
+        let datagram = self.echo(challenge);
+        let answers = world.hears(from, &datagram);
+        let [(to, answer)] = &answers[..] else {
+            panic!("{answers:?}")
+        };
+        assert_eq!((*to, answer.len()), (at(from), datagram.len()));
+        Echo::decode(self.channel.open(answer).unwrap().body).unwrap()
+    }
+
+    /// Proves to receive at an address; returns whether the server believes it.
+    pub fn proves(&mut self, world: &mut World, from: &str) -> bool {
+        let challenge = self.echoes(world, from, 0).challenge;
+        self.echoes(world, from, challenge).proved
+    }
+
+    /// The first frame of a connection that fetches a file.
+    pub fn file_request(&mut self, bytes: u64) -> Vec<u8> {
+        let mut frame = start(Kind::Download).to_vec();
+        self.channel.seal(Kind::File, &bytes.encode(), &mut frame);
+        keys().sign(&mut frame);
+        frame
     }
 
     /// Sends a request and returns the replies.
     pub fn ask(&mut self, world: &mut World, request: &Request) -> Vec<Reply> {
-        let datagram = self.sealed(request);
-        let answers = world.hears(&self.address, &datagram);
-        let reply = |(to, answer): (SocketAddr, Vec<u8>)| {
-            assert_eq!(to, at(&self.address), "an answer goes to who asked");
-            Reply::decode(self.channel.open(&answer).unwrap().body).unwrap()
-        };
-        answers.into_iter().map(reply).collect()
+        let frame = self.sealed(request);
+        let answers = world.says(self.connection, &frame).unwrap();
+        self.opened(answers)
     }
 
-    /// Sends a request and returns its only reply.
+    pub fn opened(&mut self, frames: Vec<Vec<u8>>) -> Vec<Reply> {
+        let reply =
+            |frame: Vec<u8>| Reply::decode(self.channel.open(&frame).unwrap().body).unwrap();
+        frames.into_iter().map(reply).collect()
+    }
+
+    /// Sends a request and returns the result.
     pub fn asks(&mut self, world: &mut World, request: &Request) -> Result<(), Refusal> {
-        match &self.ask(world, request)[..] {
-            [Reply::Done { .. }] => Ok(()),
-            [Reply::Refused { reason, .. }] => Err(*reason),
+        match self.ask(world, request).last() {
+            Some(Reply::Done) => Ok(()),
+            Some(Reply::Refused(reason)) => Err(*reason),
             other => panic!("{other:?}"),
         }
     }
@@ -203,8 +260,7 @@ impl Client {
     }
 
     pub fn start(&mut self, world: &mut World) {
-        let of = self.id();
-        self.asks(world, &Request::Start { of, run: 1 }).unwrap();
+        self.asks(world, &Request::Start { run: 1 }).unwrap();
     }
 
     pub fn saturate(
@@ -214,45 +270,33 @@ impl Client {
         bytes: u16,
         span: Duration,
     ) -> Result<(), Refusal> {
-        let request = self.saturation(1, rate_bps, bytes, span);
-        self.asks(world, &request)
-    }
-
-    /// A request to saturate a run.
-    pub fn saturation(&self, run: u32, rate_bps: u64, bytes: u16, span: Duration) -> Request {
-        Request::Saturate {
-            of: self.id(),
-            run,
-            rate_bps,
-            bytes,
-            for_ns: span.as_nanos(),
-        }
-    }
-
-    /// A request for the reports of run 1.
-    pub fn reports(&self, from: u32, most: u16) -> Request {
-        Request::Reports {
-            of: self.id(),
-            run: 1,
-            from,
-            most,
-        }
+        self.asks(world, &saturation(1, rate_bps, bytes, span))
     }
 
     /// Fetches all arrivals of the run that the server still has, in order.
     pub fn arrivals(&mut self, world: &mut World) -> Vec<Arrival> {
-        let (mut all, mut from) = (Vec::new(), 0);
-        loop {
-            for reply in self.ask(world, &self.reports(from, 8)) {
-                let Reply::Report(report) = reply else {
-                    panic!("{reply:?}")
-                };
-                if report.chunk == report.chunks {
-                    return all;
+        let (mut all, mut left) = (Vec::new(), 1);
+        while left > 0 {
+            for reply in self.ask(world, &Request::Reports { run: 1 }) {
+                match reply {
+                    Reply::Report(report) => {
+                        left = report.left;
+                        all.extend(report.arrivals.iter());
+                    }
+                    reply => assert_eq!(reply, Reply::Done),
                 }
-                from = report.chunk + 1;
-                all.extend(report.arrivals.iter());
             }
         }
+        all
+    }
+}
+
+/// A request to saturate a run.
+pub fn saturation(run: u32, rate_bps: u64, bytes: u16, span: Duration) -> Request {
+    Request::Saturate {
+        run,
+        rate_bps,
+        bytes,
+        for_ns: span.as_nanos(),
     }
 }

@@ -1,4 +1,4 @@
-//! Two devices and a server in virtual time; the light device reports the queue of the saturated one.
+//! A saturated device and a server in virtual time, with control over a link of its own.
 
 use std::sync::Arc;
 
@@ -10,8 +10,6 @@ use crate::recording::{Collector, Role, RunPlan, RunRecords};
 use crate::server::Limits;
 use cellbed_calibration::plan::{Both, PacketRecord, Saturation, Workload};
 
-/// Index of the heavy device; the light device is before it.
-const HEAVY: usize = 1;
 const PACKET: u16 = 1400;
 
 /// A queue before a schedule, then 25 ms of delay.
@@ -27,15 +25,11 @@ struct World {
 }
 
 impl World {
-    /// The light device has 10 Mbit/s each way, the heavy one the given stages.
+    /// The device has the given stages; its control goes over another link.
     fn new(uplink: Stages, downlink: Stages, limits: Limits) -> Self {
-        let light = || wired(Schedule::Constant(BitRate(10_000_000)));
-        let links = vec![(light(), light()), (uplink, downlink)];
-        let mut world = VirtualWorld::new(links, limits, Duration::from_millis(1));
-        for device in &mut world.devices {
-            device.path.join([5; 16], Time::ZERO);
-        }
-        world.devices[HEAVY].path.rely_on_companion(Time::ZERO);
+        let mut world =
+            VirtualWorld::new(vec![(uplink, downlink)], limits, Duration::from_millis(1));
+        world.devices[0].control_apart = true;
         Self {
             world,
             collector: Collector::new(Time::ZERO),
@@ -50,22 +44,12 @@ impl World {
                 self.ended = Some(end);
             }
         }
-        let now = self.world.now;
-        let [light, heavy] = &mut self.world.devices[..] else {
-            unreachable!("there are two");
-        };
-        for relayed in heavy.path.outgoing() {
-            light.path.take_relayed(relayed, now);
-        }
-        for relayed in light.path.outgoing() {
-            heavy.path.take_relayed(relayed, now);
-        }
     }
 
-    /// Saturates the heavy device for `seconds`.
+    /// Saturates the device for `seconds`.
     fn saturate(mut self, workload: &Workload, seconds: u64) -> RunRecords {
         self.collector.plan(RunPlan::new(1, Role::Heavy, workload));
-        self.world.devices[HEAVY].path.run(
+        self.world.devices[0].path.run(
             RunRequest {
                 number: 1,
                 workload: workload.clone(),
