@@ -1,8 +1,9 @@
 """Our replay beside the tool of CellReplay's authors: departures of the same packets from the same recordings.
 
-    CELLREPLAY_SOURCE=/source python papers/benches/cellreplay_departures.py [--recordings N]
+    CELLREPLAY_QUEUE=/program python papers/benches/cellreplay_departures.py [--recordings N]
 
-The authors' CellularQueue is compiled from their source tree, with numbers in place of the clock. This clock has whole
+The program is the authors' CellularQueue with numbers in place of the clock, called with LIGHT HEAVY OFFSETS F_MS
+END_MS. It reads lines "MS BYTES", the arrivals, and prints lines "NUMBER MS", the departures. This clock has whole
 milliseconds: departures are compared to within one. Recordings are generated. Trains are no longer than the light rows,
 because the tool and the paper serve longer ones in different ways (docs/explanation/cellreplay.md).
 """
@@ -18,7 +19,6 @@ from pathlib import Path
 
 from cellbed import Link
 
-HERE = Path(__file__).resolve().parent
 MS = 1_000_000
 END_MS = 2_000
 IDLE_MS = (0, 0, 5, 12, 24)
@@ -28,16 +28,6 @@ SIZES = {"1400 bytes": (1400,), "100 bytes, one at a time": (100,), "both in a t
 
 Packets = list[tuple[int, int]]
 """Arrival, ms, and bytes of each packet."""
-
-
-def build(source: Path, folder: Path) -> Path:
-    """Compile the authors' queue with our clock; return the program."""
-    program, parts = folder / "original", source / "src"
-    files = ["frontend/cellular_queue.cc", "util/file_descriptor.cc", "util/ezio.cc", "packet/dropping_packet_queue.cc"]
-    include = [f"-I{parts / part}" for part in ("util", "packet", "frontend")]
-    command = ["g++", "-std=c++14", "-O1", "-w", *include, str(HERE / "cellreplay_virtual_time.cc")]
-    subprocess.run([*command, *(str(parts / file) for file in files), "-o", str(program)], check=True)
-    return program
 
 
 def write_recording(chance: random.Random, folder: Path) -> None:
@@ -90,11 +80,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recordings", type=int, default=60)
     arguments = parser.parse_args()
-    source = os.environ.get("CELLREPLAY_SOURCE") or parser.error("set CELLREPLAY_SOURCE to the authors' source tree")
+    program = Path(os.environ.get("CELLREPLAY_QUEUE") or parser.error("set CELLREPLAY_QUEUE to the authors' queue"))
     print(f"{'packets':26}{'idle_at, anchor':22}{'count':>8}{'within 1 ms':>13}{'mean, ms':>10}{'worst, ms':>11}")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        program = build(Path(source), folder)
         for name, sizes in SIZES.items():
             off: dict[tuple[str, str], list[float]] = {reading: [] for reading in READINGS}
             chance = random.Random(7)

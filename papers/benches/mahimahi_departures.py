@@ -1,11 +1,13 @@
 """Our link beside Mahimahi's: departures, opportunities and drops for the same arrivals, line by line.
 
-    MAHIMAHI=/prefix MAHIMAHI_SOURCE=/source python papers/benches/mahimahi_departures.py TRACE…
+    MAHIMAHI=/prefix MAHIMAHI_QUEUE=/program python papers/benches/mahimahi_departures.py TRACE…
         [--seconds N] [--queue NAME] [--mode live|virtual]
 
 Packets of varying load pass the original; the arrivals in its log pass ours in virtual time; both logs are compared.
 "live" is its mm-link with real packets (root, or an ordinary user where net.ipv4.ip_forward is 1). "virtual" is its
-LinkQueue, compiled from a built source tree, with numbers in place of the clock and of the system's random numbers.
+LinkQueue in a program of its own, with numbers in place of the clock and of the system's random numbers. The program is
+called with TRACE LOG QUEUE ARGUMENTS once|looped END_MS SEED, reads lines "MS BYTES", the arrivals with their headers,
+and writes the link's log.
 Live, CoDel and PIE depend on the lateness of the process and on chance: two runs differ, and only totals are compared.
 Without the original, that part is left out.
 """
@@ -176,31 +178,6 @@ def _group_by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     yield from ((at, groups.get(at, [])) for at in range(max(groups, default=-1) + 1))
 
 
-def build(source: Path, folder: Path) -> Path:
-    """Compile the original's link with our clock.
-
-    Errors: :class:`SystemExit` with the compiler's message.
-    """
-    program = folder / "mahimahi_virtual_time"
-    parts = source / "src"
-    packages = ["pangocairo", "xcb", "xcb-present"]
-    flags = {
-        kind: subprocess.run(["pkg-config", f"--{kind}", *packages], capture_output=True, text=True, check=True)
-        for kind in ("cflags", "libs")
-    }
-    command = ["c++", "-O2", "-std=c++11", "-w", "-DNDEBUG", f"-I{source}"]
-    command += [f"-I{parts / name}" for name in ("util", "packet", "graphing", "frontend")]
-    command += [*flags["cflags"].stdout.split(), str(HERE / "mahimahi_virtual_time.cc")]
-    disciplines = [f"packet/{name}_packet_queue.cc" for name in ("dropping", "codel", "pie")]
-    used = ["frontend/link_queue.cc", *disciplines, "graphing/libgraph.a", "util/libutil.a"]
-    command += [*(str(parts / name) for name in used), "-Wl,--allow-multiple-definition"]
-    command += [*flags["libs"].stdout.split(), "-lresolv", "-pthread", "-o", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{source} cannot be used; it must be built (configure, make):\n{done.stderr[-2000:]}")
-    return program
-
-
 def virtual(program: Path, folder: Path, trace: Path, queue: Queue, options: argparse.Namespace) -> Row:
     """Run the original in virtual time; by default the whole trace and a tenth of the next pass."""
     known = parse_trace(trace).duration_ns / 1e9
@@ -266,16 +243,15 @@ def main() -> None:
 
 
 def _virtual(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
-    source = os.environ.get("MAHIMAHI_SOURCE")
+    program = os.environ.get("MAHIMAHI_QUEUE")
     if options.mode not in (None, "virtual"):
         return
-    if not source:
-        print("virtual: left out, set MAHIMAHI_SOURCE to a built source tree of Mahimahi", file=sys.stderr)
+    if not program:
+        print("virtual: left out, set MAHIMAHI_QUEUE to a program with Mahimahi's queue", file=sys.stderr)
         return
-    program = build(Path(source), folder)
     for trace in options.traces:
         for queue in queues:
-            yield _print_row(virtual(program, folder, trace.resolve(), queue, options))
+            yield _print_row(virtual(Path(program), folder, trace.resolve(), queue, options))
 
 
 def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:

@@ -24,11 +24,10 @@ from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.path import Path
 from cellbed.recordings.recording import Recording, read_recording
 from cellbed.scenario.radio import PROFILES
-from cellbed.support.ways import Way
 from cellbed.workloads.web.pages import pages
 from cellbed_papers.evaluation.applications import Protocol, load, objects
 from cellbed_papers.evaluation.methods import METHODS, Method
-from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, record, reference
+from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, profile_reference, record
 
 Samples = dict[tuple[str, str], list[float]]
 """By application and its variant: ms."""
@@ -51,28 +50,27 @@ def read(reading: dict[str, str]) -> Method:
     """Return CellReplay's method by one of its readings."""
     method = METHODS["cellreplay"]
 
-    def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
-        stages = method.direction(recording, way, folder)
-        return [{**stage, **reading} for stage in stages]
+    def network(recording: Recording, folder: Folder) -> Network:
+        made = method.network(recording, folder)
+        uplink, downlink = (tuple({**stage, **reading} for stage in stages) for stages in (made.uplink, made.downlink))
+        return replace(made, uplink=uplink, downlink=downlink)
 
-    return replace(method, direction=direction)
+    return replace(method, network=network)
 
 
-def measure(network: Network, seconds: int, seed: int) -> Samples:
+def measure(network: Network, seconds: int, seed: int, *, turns: int = TURNS, pages: bool = True) -> Samples:
     """Return the times of the applications on a network until its recording ends."""
-    path = Path(*network.links())
     end, found = (seconds - 8) * SECOND, Samples()
-    trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
+    trips = network.path().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
     found["round trips", ""] = (trips.taken[trips.answered] / 1e6).tolist()
-    for turn in range(TURNS):
-        chances = [random.Random(TURNS * seed + turn) for _ in range(3)]
-        runs = (
-            trains(path.copy(), end, chances[0]),
-            downloads(path.copy(), end, chances[1]),
-            loads(network, end, chances[2]),
-        )
+    for turn in range(turns):
+        chances = [random.Random(turns * seed + turn) for _ in range(3)]
+        runs = [trains(network.path(), end, chances[0]), downloads(network.path(), end, chances[1])]
+        if pages:
+            runs.append(loads(network, end, chances[2]))
         for kind, what, taken in itertools.chain(*runs):
-            found.setdefault((kind, what), []).append(taken / 1e6)
+            if taken >= 0:
+                found.setdefault((kind, what), []).append(taken / 1e6)
     return found
 
 
@@ -121,7 +119,7 @@ def errors(samples: Samples, truth: Samples) -> dict[str, float]:
     }
     for kind in ("trains", "downloads", "pages"):
         keys = [key for key in truth if key[0] == kind and key in samples]
-        found[kind] = float(np.mean([abs(off(key)) for key in keys]))
+        found[kind] = float(np.mean([abs(off(key)) for key in keys])) if keys else float("nan")
         if kind != "pages":
             found |= {f"{kind} {what}": off((kind, what)) for _, what in sorted(keys, key=lambda key: int(key[1]))}
     return found
@@ -139,8 +137,10 @@ def main() -> None:
         truth, replays = Samples(), {name: Samples() for name in READINGS}
         for seed in range(arguments.seeds):
             with tempfile.TemporaryDirectory() as scratch:
-                pool(truth, measure(reference(profile, seed), arguments.seconds, seed))
-                light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
+                pool(truth, measure(profile_reference(profile).network(seed), arguments.seconds, seed))
+                light, heavy = (
+                    profile_reference(profile).network(seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+                )
                 later = light.at(arguments.seconds * SECOND)
                 calibration = calibrate_virtually(later.uplink, later.downlink, seed)
                 plan = METHODS["cellreplay"].plan(calibration, profile.endswith(("walking", "driving")))
@@ -170,8 +170,8 @@ def show(title: str, errors: dict[str, dict[str, float]]) -> None:
     columns += [(f"{size // 1000}k", 7) for size in SIZES] + [("pages", 8)]
     print(f"\n{title:26}" + "".join(f"{name:>{width}}" for name, width in columns))
     for name, found in errors.items():
-        lengths = "".join(f"{found[f'trains {length}']:6.1f}" for length in (1, 10, 100, 500))
-        files = "".join(f"{found[f'downloads {size}']:7.1f}" for size in SIZES)
+        lengths = "".join(f"{found.get(f'trains {length}', float('nan')):6.1f}" for length in (1, 10, 100, 500))
+        files = "".join(f"{found.get(f'downloads {size}', float('nan')):7.1f}" for size in SIZES)
         print(
             f"  {name:24}{found['RTT p50']:8.1f}{found['RTT p95']:7.1f}{found['trains']:8.1f}{lengths}"
             f"{found['downloads']:8.1f}{files}{found['pages']:8.1f}",

@@ -32,7 +32,13 @@ NEAR = 1.25
 """Maximum factor between values that count as equal; for shares, between their odds."""
 WIDE = 2.0
 """Maximum factor between an interval's bounds and the value for a decided magnitude; for shares, between their odds."""
-_VERDICTS = {"open": "undecided", "part": "in part", "stand-in": "stand-in", "not measured": "not measured", "–": ""}
+_VERDICTS = {
+    "open": "undecided",
+    "part": "in part",
+    "stand-in": "follows from its inputs",
+    "not measured": "not measured",
+    "–": "",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ _REQUEST_BYTES = 8
 _KB = 1000
 ROUND_TRIP = "round trip"
 """Measure of :class:`RoundTrips`."""
+EVERY_TRAIN, EVERY_FILE, EVERY_CHUNK = "every train", "every file", "first chunks"
+EVERY_PAGE = {protocol: f"every page {protocol}" for protocol in ("HTTP/1.1", "HTTP/2")}
+"""Groups of measures."""
 
 Protocol = Literal["HTTP/1.1", "HTTP/2"]
 Rule = Literal["throughput", "bola"]
@@ -36,10 +39,11 @@ Rule = Literal["throughput", "bola"]
 class Application:
     """Base of the applications, which are frozen dataclasses. Their fields are the parameters, all JSON values.
 
-    name: name in options and results.
+    name: name in options and results. group: name of the group of all measures, if any.
     """
 
     name: ClassVar[str]
+    group: ClassVar[str] = ""
 
     @property
     def length_s(self) -> float:
@@ -50,10 +54,10 @@ class Application:
         """Return the names of the application's measures, in the order of reports."""
         raise NotImplementedError
 
-    def groups(self) -> dict[str, dict[str, str]]:
-        """Return, by name of a group, measures that are also reported together, with short names: the group's value is
-        the mean size of their errors."""
-        return {}
+    def groups(self) -> dict[str, list[str]]:
+        """Return, by name of a group, measures that are also reported together: the group's value is the mean size of
+        their errors."""
+        return {self.group: self.measures()} if self.group else {}
 
     @classmethod
     def quick(cls) -> Self:
@@ -104,6 +108,7 @@ class Trains(Application):
     """
 
     name: ClassVar[str] = "trains"
+    group: ClassVar[str] = EVERY_TRAIN
     lengths: tuple[int, ...] = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
     trains: int = 5
     bytes: int = 1400
@@ -150,6 +155,7 @@ class Downloads(Application):
     """
 
     name: ClassVar[str] = "downloads"
+    group: ClassVar[str] = EVERY_FILE
     sizes: tuple[int, ...] = (
         1 * _KB, 10 * _KB, 50 * _KB, 100 * _KB, 250 * _KB, 500 * _KB, 1000 * _KB, 5000 * _KB, 10_000 * _KB,
     )  # fmt: skip
@@ -172,8 +178,9 @@ class Downloads(Application):
         found: list[Measured] = []
         for pause, size in [(chance.uniform(*self.pause_s), size) for size in sizes]:
             at = path.now + _nanoseconds(pause)
-            taken = path.downloads(at, sizes=[size], request=_REQUEST_BYTES, until=at + _PATIENCE_NS).taken.tolist()
-            found += [(download(size), value) for value in _seconds(taken)]
+            until = at + _PATIENCE_NS
+            done = path.downloads(at, sizes=[size], request=_REQUEST_BYTES, tcp=network.tcp, until=until)
+            found += [(download(size), value) for value in _seconds(done.taken.tolist())]
         return found
 
     def _all(self) -> list[int]:
@@ -211,11 +218,9 @@ class Pages(Application):
         """Return the load time of each page by each protocol."""
         return [page(name, protocol) for protocol in self.protocols for name in self.names]
 
-    def groups(self) -> dict[str, dict[str, str]]:
+    def groups(self) -> dict[str, list[str]]:
         """Return a group of all pages for each protocol."""
-        return {
-            f"every page {protocol}": {page(name, protocol): name for name in self.names} for protocol in self.protocols
-        }
+        return {EVERY_PAGE[protocol]: [page(name, protocol) for name in self.names] for protocol in self.protocols}
 
     @classmethod
     def quick(cls) -> Self:
@@ -263,6 +268,7 @@ class Player(Application):
     """
 
     name: ClassVar[str] = "player"
+    group: ClassVar[str] = EVERY_CHUNK
     rules: tuple[Rule, ...] = ("throughput", "bola")
     rates: tuple[float, ...] = (1.5, 4.0, 7.5, 12.0, 18.0, 25.0, 40.0)
     chunk_s: float = 2.0

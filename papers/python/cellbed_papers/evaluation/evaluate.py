@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ import polars as pl
 import cellbed
 from cellbed import CellbedError
 from cellbed.extension.files import inputs, remove_tree, write_json, write_whole
-from cellbed.extension.recorded import TrainPlan, calibrate_virtually, idle_warnings, read_recording
+from cellbed.extension.recorded import TrainPlan, ensure_certificate, idle_warnings, read_recording
+from cellbed.extension.trials import runner
 from cellbed.extension.verbs import StatusLine, WorkerPool
 from cellbed_papers.evaluation.applications import Application
 from cellbed_papers.evaluation.methods import METHODS
@@ -29,13 +32,14 @@ from cellbed_papers.evaluation.network import (
     ITSELF,
     LIGHT_DEVICE,
     OTHER_DEVICE,
+    REFERENCE,
     Network,
+    Recorded,
+    Reference,
     record,
-    reference,
 )
 from cellbed_papers.evaluation.table import Table, table
 
-MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
 """Time of the reference network at position 0 of a course, ns."""
 SETTINGS = "evaluation.json"
@@ -51,21 +55,23 @@ COLUMNS = {
     "measure": pl.String,
     "index": pl.Int64,
     "value": pl.Float64,
+    "refused": pl.String,
 }
 """Columns of the table of samples. recording: number of the condition's recording. position_ns: begin of the
 application in the network's course. seed: seed of the application's random choices. index: index of the sample in its
-measure and run. value: seconds or Mbit/s, null if it was never completed."""
+measure and run. value: seconds or Mbit/s, null if it was never completed. refused: null, or why there is no
+sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The settings of an evaluation.
 
-    profiles: conditions of the reference network. recordings: number per condition, each with different weather; trials
+    references: the networks, or conditions of one. recordings: number per network, each with different weather; trials
     use them in turn. course_ns: length of each recording. seed: seed of weather and random choices in trials.
     """
 
-    profiles: tuple[str, ...]
+    references: tuple[Reference, ...]
     methods: tuple[str, ...]
     applications: tuple[Application, ...]
     trials: int
@@ -79,9 +85,9 @@ class Plan:
         tool = f"cellbed {cellbed.__version__}"
         return json.loads(json.dumps({**asdict(self), "applications": applications, "tool": tool}))  # type: ignore[no-any-return]
 
-    def courses(self) -> list[tuple[str, int]]:
-        """Return condition and number of each recording used by trials."""
-        return [(profile, number) for number in range(min(self.recordings, self.trials)) for profile in self.profiles]
+    def courses(self) -> list[tuple[Reference, int]]:
+        """Return network and number of each recording used by trials."""
+        return [(each, number) for number in range(min(self.recordings, self.trials)) for each in self.references]
 
     def begin(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
         """Return position in the course, ns, and seed of an application in a trial, equal for every network.
@@ -95,42 +101,50 @@ class Plan:
         return chance.randrange(latest + 1), chance.randrange(2**31)
 
 
-def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple[Table, int]:
+def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple[list[Table], int]:
     """Run the missing courses of an evaluation in a folder; return the table of all samples and the number of failures.
+    Recordings whose networks are gone have a table of differences from each method.
 
     jobs: maximum number of concurrent courses. Errors: :class:`CellbedError` for a folder of other settings; OSError.
     """
     samples = folder / "samples"
     samples.mkdir(parents=True, exist_ok=True)
-    _check_settings(folder, plan)
-    missing = [course for course in plan.courses() if not _samples_path(folder, *course).exists()]
-    failed = 0
+    check_settings(folder, plan.settings())
+    missing = [(each, number) for each, number in plan.courses() if not _samples_path(folder, each, number).exists()]
+    failed, began = 0, time.monotonic()
     killed = CellbedError("a process of the evaluation was killed: run the command again with the same options")
     with WorkerPool(max(1, min(jobs, len(missing))), killed) as pool:
         courses = {pool.submit(_run_course, plan, folder.absolute(), *course): course for course in missing}
-        for done, course in enumerate(as_completed(courses)):
-            profile, number = courses[course]
-            terminal.state(f"{done} of {len(missing)} recordings")
+        for done, course in enumerate(as_completed(courses), 1):
+            network, number = courses[course]
+            where = f"{network.name}, recording {number + 1}"
             try:
                 notes = course.result()
             except CellbedError as error:
                 failed += 1
                 notes = [str(error)]
-            for note in notes:
-                terminal.note(f"{profile}, recording {number + 1}: {note}")
-            if not terminal.redrawn:
-                terminal.note(f"{done + 1} of {len(missing)} recordings: {profile}, recording {number + 1}")
+            left = runner.words((time.monotonic() - began) / done * (len(missing) - done))
+            progress = f"{done} of {len(missing)} recordings, {left} left"
+            terminal.state(progress)
+            for note in notes if terminal.redrawn else [*notes, progress]:
+                terminal.note(f"{where}: {note}")
     there = [path for course in plan.courses() if (path := _samples_path(folder, *course)).exists()]
     whole = pl.concat([pl.read_parquet(inputs.check(path)) for path in there] or [pl.DataFrame(schema=COLUMNS)])
     write_whole(folder / "samples.parquet", whole.write_parquet)
-    found = table(whole, plan.applications, plan.profiles, plan.methods)
-    write_json(folder / "table.json", found.json())
+    names = [each.name for each in plan.references]
+    folders = {each.name: Path(each.folder) for each in plan.references if isinstance(each, Recorded)}
+    bases = plan.methods if folders else (REFERENCE,)
+    found = [table(whole, plan.applications, names, plan.methods, base) for base in bases]
+    tables = [each.json() for each in found]
+    errors = {name: ensure_certificate(path).model_dump() for name, path in folders.items()}
+    comparison = {"errors on held-back parts": errors, "differences between methods": tables}
+    write_json(folder / "table.json", comparison if folders else tables[0])
     return found, failed
 
 
-def _check_settings(folder: Path, plan: Plan) -> None:
-    """Store the settings, or compare them with the stored settings."""
-    stated, path = plan.settings(), folder / SETTINGS
+def check_settings(folder: Path, stated: dict[str, Any]) -> None:
+    """Store the settings of an evaluation, or compare them with the stored settings. Errors: :class:`CellbedError`."""
+    path = folder / SETTINGS
     before = inputs.json_value(path) if path.exists() else stated
     if differing := sorted(key for key in before.keys() | stated.keys() if before.get(key) != stated.get(key)):
         raise CellbedError(
@@ -140,66 +154,91 @@ def _check_settings(folder: Path, plan: Plan) -> None:
     write_json(path, stated)
 
 
-def _samples_path(folder: Path, profile: str, number: int) -> Path:
-    return folder / "samples" / f"{profile}-{number + 1}.parquet"
+def _samples_path(folder: Path, reference: Reference, number: int) -> Path:
+    return folder / "samples" / f"{reference.name}-{number + 1}.parquet"
 
 
-def _run_course(plan: Plan, folder: Path, profile: str, number: int) -> list[str]:
-    """Record a condition, run the trials over this recording and write their samples; return warnings.
-
-    Errors: :class:`CellbedError`.
-    """
-    networks, warnings = _networks(plan, folder, profile, number)
-    rows = [
-        row
-        for trial in range(number, plan.trials, plan.recordings)
-        for application in plan.applications
-        for network in networks
-        for row in _run_step(plan, profile, number, trial, application, network)
-    ]
-    found = pl.DataFrame(rows, schema=COLUMNS, orient="row")
-    write_whole(_samples_path(folder, profile, number), found.write_parquet)
+def _run_course(plan: Plan, folder: Path, reference: Reference, number: int) -> list[str]:
+    """Record a network, run the trials over this recording and write their samples; return warnings."""
+    networks, warnings = replay(plan, folder, reference, number)
+    found = run_trials(plan, networks, reference, number)
+    write_whole(_samples_path(folder, reference, number), found.write_parquet)
     return warnings
 
 
+def run_trials(plan: Plan, networks: Mapping[str, Network | str], reference: Reference, number: int) -> pl.DataFrame:
+    """Return the samples of the trials over a recording, with the columns of :data:`COLUMNS`.
+
+    networks: as returned by :func:`replay`. Errors: :class:`CellbedError` if an application cannot run over the
+    reference.
+    """
+    rows: list[Sequence[Any]] = []
+    for trial in range(number, plan.trials, plan.recordings):
+        for application, (name, network) in product(plan.applications, networks.items()):
+            position, seed = plan.begin(reference.name, trial, application)
+            run = (reference.name, trial, number, name, application.name, position, seed)
+            rows += [(*run, *sample) for sample in _run_step(application, network, position, seed)]
+    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+
+
 def _run_step(
-    plan: Plan, profile: str, number: int, trial: int, application: Application, network: Network
-) -> Iterator[Sequence[Any]]:
-    position, seed = plan.begin(profile, trial, application)
+    application: Application, network: Network | str, position: int, seed: int
+) -> Iterator[tuple[str, int, float | None, str | None]]:
+    """Yield measure, index, value and reason of a refusal of each sample. network: a network, or why there is none."""
     try:
+        if isinstance(network, str):
+            raise ValueError(network)
         found = application.run(network.at(position), seed)
-    except ValueError as error:
-        raise CellbedError(f"{application.name} on {network.name}: {error}") from None
+    except (CellbedError, ValueError) as error:
+        if isinstance(network, Network) and network.name == REFERENCE:
+            raise CellbedError(f"{application.name} on {network.name}: {error}") from None
+        yield "", 0, None, str(error)
+        return
     counts: dict[str, int] = {}
     for measure, value in found:
         index = counts[measure] = counts.get(measure, -1) + 1
-        yield profile, trial, number, network.name, application.name, position, seed, measure, index, value
+        yield measure, index, value, None
 
 
-def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list[Network], list[str]]:
-    """Record a condition; return the reference and its replays, from position 0 of the course, and warnings."""
+def replay(plan: Plan, folder: Path, reference: Reference, number: int) -> tuple[dict[str, Network | str], list[str]]:
+    """Record a network; return the reference and its replays, from position 0 of the course, and warnings. In place of
+    the replay by a method that refuses the network stands the reason.
+
+    number: number of the recording. folder: gets the recordings, one for all methods with equal trains, and replays.
+    """
     seed = plan.seed + 1000 * number
-    # Calibrate at another time than the recording, in other weather.
-    calibrated = reference(profile, seed, LIGHT_DEVICE).at(LEAD_NS + plan.course_ns)
-    calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
-    light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
-    replays = folder / "replays" / f"{profile}-{number + 1}"
+    name = f"{reference.name}-{number + 1}"
+    replays = folder / "replays" / name
     remove_tree(replays, ignore_errors=True)
-    found, warnings = [reference(profile, seed).at(LEAD_NS)], list[str]()
+    found: dict[str, Network | str] = {}
+    if not isinstance(reference, Recorded):
+        found[REFERENCE] = reference.network(seed).at(LEAD_NS)
+    warnings, calibration = list[str](), None
+    # Calibrate at another time than the recording, in other weather.
+    away = reference.network(seed, LIGHT_DEVICE).at(LEAD_NS + plan.course_ns)
     recorded: list[tuple[TrainPlan, Path]] = []
-    for name in plan.methods:
-        if name == ITSELF:
-            found.append(replace(reference(profile, seed, OTHER_DEVICE), name=ITSELF).at(LEAD_NS))
+    for method in plan.methods:
+        if method == ITSELF:
+            found[ITSELF] = reference.network(seed, OTHER_DEVICE).at(LEAD_NS)
             continue
-        trains = METHODS[name].plan(calibration, profile.endswith(MOBILE))
-        # Methods with the same trains share a recording.
-        path = next((path for each, path in recorded if each == trains), None)
-        if path is None:
-            path = folder / "recordings" / f"{profile}-{number + 1}{'abcdefgh'[len(recorded)]}"
-            remove_tree(path, ignore_errors=True)
-            path.parent.mkdir(exist_ok=True)
-            record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
-            recorded.append((trains, path))
-            warnings += idle_warnings(read_recording(path))
-        found.append(METHODS[name].network(read_recording(path), replays / name).at(LEAD_NS))
+        try:
+            path: Path | None
+            if isinstance(reference, Recorded):
+                path = Path(reference.folder)
+            else:
+                calibration = calibration or away.calibrate(plan.seed)
+                trains = METHODS[method].plan(calibration, reference.moves)
+                # Methods with the same trains share a recording.
+                path = next((path for each, path in recorded if each == trains), None)
+                if path is None:
+                    path = folder / "recordings" / f"{name}{'abcdefgh'[len(recorded)]}"
+                    remove_tree(path, ignore_errors=True)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    light, heavy = (reference.network(seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
+                    record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
+                    recorded.append((trains, path))
+                    warnings += idle_warnings(read_recording(path))
+            found[method] = METHODS[method].network(read_recording(path), replays / method).at(LEAD_NS)
+        except (CellbedError, ValueError) as error:
+            found[method] = str(error)
     return found, warnings

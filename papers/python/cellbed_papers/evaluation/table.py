@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -11,25 +10,27 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from cellbed_papers.evaluation.applications import Application, Downloads, Pages, RoundTrips
+from cellbed.extension.reports import Difference, Estimate, Samples, Seed, difference, estimate
+from cellbed_papers.evaluation.applications import (
+    EVERY_CHUNK,
+    EVERY_FILE,
+    EVERY_PAGE,
+    EVERY_TRAIN,
+    ROUND_TRIP,
+    Application,
+)
 from cellbed_papers.evaluation.network import REFERENCE
-from cellbed_papers.evaluation.statistics import Difference, Estimate, Samples, Seed, difference, estimate
-
-ALL = "all"
-"""Placeholder for a condition: the mean over all conditions."""
 
 Statistic = Literal["mean", "median", "p95"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure of one method in one condition, or over all conditions.
+    """One measure, or group of measures, of one method on one network.
 
-    mean, median, p95: error relative to the reference. Over several conditions or pages these are means of absolute
-    errors, since errors of opposite sign must not cancel; bias: the mean with sign. wasserstein: distance relative to
-    the reference's mean; distance: in the measure's unit, ``None`` over several conditions or pages. worst: over
-    several conditions or pages, the one with the largest error of the mean, and this error with its sign. lost: number
-    of samples never completed, on the replay and on the reference. recordings, trials: minimum over the conditions.
+    mean, median, p95: error relative to the reference; of a group the mean of the measures' absolute errors, since
+    errors of opposite sign must not cancel. wasserstein: distance relative to the reference's mean. lost: number of
+    samples never completed, on the replay and on the reference. recordings, trials: minimum over the measures.
     """
 
     application: str
@@ -37,12 +38,9 @@ class Row:
     profile: str
     method: str
     mean: Estimate
-    bias: Estimate
     median: Estimate
     p95: Estimate
     wasserstein: Estimate
-    distance: Estimate | None
-    worst: tuple[str, float] | None
     recordings: int
     trials: int
     samples: int
@@ -50,34 +48,52 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The target of a method's error.
+class Summary:
+    """The error of a method in one measure over many networks.
 
-    statistic: statistic of the errors. bound: as text. value: over all conditions.
-    worst: the condition with the largest error, and this error.
+    statistic: statistic of the samples. median: over the networks. worst: the network with the largest error, and this
+    error. target: bounds of both, if any. behind: the network where the method is most points worse than the better of
+    the simple methods, and the difference; ``None`` for a simple method. networks: number of networks with samples.
     """
 
-    application: str
     measure: str
-    method: str
     statistic: Statistic
-    bound: str
-    source: str
-    value: float
+    method: str
+    median: float
     worst: tuple[str, float]
-    reached: bool
+    target: tuple[float, float] | None
+    behind: tuple[str, float] | None
+    networks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Applications and recordings of a network that have no samples of some methods, and the reason."""
+
+    profile: str
+    reason: str
+    methods: list[str]
+    applications: list[str]
+    recordings: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows by application, measure, condition and method, and the targets."""
+    """Rows by application, network, method and measure; summaries over all networks; and refusals.
 
+    base: the network that the methods are compared with. Values are errors if it is the reference; else they are
+    differences between two methods, without targets, and refusals are those of this method.
+    """
+
+    base: str
+    methods: tuple[str, ...]
     rows: tuple[Row, ...]
-    targets: tuple[Target, ...]
+    summaries: tuple[Summary, ...]
+    refusals: tuple[Refusal, ...]
 
     def json(self) -> dict[str, Any]:
         """Return the whole table for JSON."""
-        return {"rows": [asdict(row) for row in self.rows], "targets": [asdict(each) for each in self.targets]}
+        return asdict(self)
 
 
 def table(
@@ -85,31 +101,35 @@ def table(
     applications: Sequence[Application],
     profiles: Sequence[str],
     methods: Sequence[str],
+    base: str = REFERENCE,
     seed: int = 1,
 ) -> Table:
     """Return the table of samples with the columns of :data:`.evaluate.COLUMNS`, in the order of the other arguments.
 
-    A trial counts in a condition if both the reference and the replay have it. Intervals come from resampling whole
+    A trial counts in a condition if both the base and the replay have it. Intervals come from resampling whole
     recordings; with a single recording of a condition, from its trials. Measures without samples are left out.
+    base: reference, or a method that is compared with the methods after it.
     """
+    methods = tuple(methods[methods.index(base) + 1 :] if base in methods else methods)
     rows: list[Row] = []
-    together: dict[tuple[str, str, str], list[tuple[str, _Found]]] = {}
     by_measure = samples.partition_by("measure", "profile", as_dict=True)
-    for application in applications:
-        for measure, method in product(application.measures(), methods):
-            there = [(profile, by_measure.get((measure, profile))) for profile in profiles]
-            found = [
-                (profile, each)
-                for place, (profile, of_profile) in enumerate(there)
-                if of_profile is not None and (each := _difference(of_profile, method, (seed, place))) is not None
-            ]
-            names = application.name, measure, method
-            rows += [_row(*names, profile, [(profile, one)], None) for profile, one in found]
-            if found:
-                rows.append(_row(*names, ALL, found, len(found)))
-            together.setdefault((application.name, measure, method), []).extend(found)
-        rows += _groups(application, methods, together)
-    return Table(tuple(rows), tuple(_targets(rows)))
+    for application, (place, profile), method in product(applications, enumerate(profiles), methods):
+        found = {
+            measure: each
+            for measure in application.measures()
+            if (of := by_measure.get((measure, profile))) is not None
+            and (each := _difference(of, base, method, (seed, place))) is not None
+        }
+        names = application.name, profile, method
+        rows += [_row(*names, measure, [each]) for measure, each in found.items()]
+        for group, measures in application.groups().items():
+            if there := [found[measure] for measure in measures if measure in found]:
+                rows.append(_row(*names, group, there))
+    refused = samples.filter((pl.col("network") == base) | (base == REFERENCE)).drop_nulls("refused")
+    groups = refused.group_by("profile", "refused", maintain_order=True)
+    lists = groups.agg(pl.col("network", "application", "recording").unique(maintain_order=True))
+    refusals = tuple(Refusal(*each) for each in lists.iter_rows())
+    return Table(base, methods, tuple(rows), tuple(_summaries(rows, base)), refusals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +141,8 @@ class _Found:
     lost: tuple[int, int]
 
 
-def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None:
-    both = [samples.filter(pl.col("network") == name) for name in (REFERENCE, method)]
+def _difference(samples: pl.DataFrame, base: str, method: str, seed: Seed) -> _Found | None:
+    both = [samples.filter(pl.col("network") == name) for name in (base, method)]
     trials = set.intersection(*(set(each.drop_nulls("value")["trial"]) for each in both))
     there = [each.filter(pl.col("trial").is_in(trials)).drop_nulls("value") for each in both]
     recordings = sorted(set(there[0]["recording"]))
@@ -137,40 +157,13 @@ def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None
     return _Found(found, len(recordings), len(trials), there[1].height, lost)
 
 
-def _groups(
-    application: Application, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
-) -> Iterable[Row]:
-    """Yield the rows of the measures that are reported together, for each condition and over all."""
-    for (group, members), method in product(application.groups().items(), methods):
-        each = [
-            (profile, name, one)
-            for measure, name in members.items()
-            for profile, one in found.get((application.name, measure, method), [])
-        ]
-        for profile in (*dict.fromkeys(profile for profile, _, _ in each), ALL):
-            there = [(f"{where}, {name}", one) for where, name, one in each if profile in (where, ALL)]
-            if there:
-                conditions = len({where for where, _, _ in each}) if profile == ALL else 1
-                yield _row(application.name, group, method, profile, there, conditions)
-
-
-def _row(
-    application: str,
-    measure: str,
-    method: str,
-    profile: str,
-    named: Sequence[tuple[str, _Found]],
-    conditions: int | None,
-) -> Row:
-    """Return a row of differences by name. conditions: number of conditions; ``None`` for one measure of one condition,
-    whose errors keep their sign."""
-    alone, found = conditions is None, [one for _, one in named]
-    differences = [each.difference for each in found]
+def _row(application: str, profile: str, method: str, measure: str, found: Sequence[_Found]) -> Row:
+    """Return a row of one measure, whose errors keep their sign, or of a group of several."""
+    alone, differences = len(found) == 1, [each.difference for each in found]
     units = min(each.units for each in differences)
-    errors = [(name, float(one.difference.mean[0])) for name, one in named]
 
     def each(values: Callable[[Difference], Samples], least: float = 0) -> Estimate:
-        return estimate(np.mean([values(one) for one in differences], axis=0), units, conditions or 1, least)
+        return estimate(np.mean([values(one) for one in differences], axis=0), units, least)
 
     def error(values: Callable[[Difference], Samples]) -> Estimate:
         return each(values, -1.0) if alone else each(lambda one: np.abs(values(one)))
@@ -181,12 +174,9 @@ def _row(
         profile=profile,
         method=method,
         mean=error(lambda one: one.mean),
-        bias=each(lambda one: one.mean, -1.0),
         median=error(lambda one: one.median),
         p95=error(lambda one: one.p95),
         wasserstein=each(lambda one: one.relative_wasserstein),
-        distance=each(lambda one: one.wasserstein) if alone else None,
-        worst=None if alone else max(errors, key=lambda error: abs(error[1])),
         recordings=min(each.recordings for each in found),
         trials=min(each.trials for each in found),
         samples=sum(one.samples for one in found),
@@ -194,55 +184,37 @@ def _row(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Aim:
-    """The target range of an error over all conditions. biased: whether the replay must be too fast."""
-
-    least: float
-    most: float
-    source: str
-    biased: bool = False
-
-    def words(self) -> str:
-        most = f"{self.most * 100:.3g} %"
-        return f"≤ {most}" if self.least == 0 else f"{self.least * 100:.3g} to {most} too low"
-
-
-_PAPER = 'Sentosa et al., "CellReplay", NSDI 2025'
-_OURS = "half the error of the paper's method"
-_AIMS: dict[tuple[str, str], dict[Statistic, _Aim]] = {
-    # A saturation replay with the published bias shows that the reference is a fair judge.
-    ("saturation", RoundTrips.name): {"median": _Aim(0.08, 0.25, f"{_PAPER}, §3.1: 13.25 and 16.88 %", True)},
-    ("saturation", Pages.name): {"mean": _Aim(0.08, 0.30, f"{_PAPER}, §1: 17.1 %", True)},
-    ("saturation", Downloads.name): {"mean": _Aim(0.079, 0.49, f"{_PAPER}, §1: 7.9 to 49 %", True)},
-    ("cellreplay", Pages.name): {"mean": _Aim(0, 0.0847, f"{_PAPER}, §1: 4.13 to 8.47 % by condition")},
-    ("cellreplay", Downloads.name): {"mean": _Aim(0, 0.224, f"{_PAPER}, §1: 0.2 to 22.4 %")},
-    ("conditional", RoundTrips.name): {"median": _Aim(0, 0.02, _OURS), "p95": _Aim(0, 0.05, _OURS)},
-    ("conditional", Pages.name): {"mean": _Aim(0, 0.035, _OURS)},
-    ("conditional", Downloads.name): {"mean": _Aim(0, 0.05, _OURS)},
+_TARGETS: dict[tuple[str, Statistic], tuple[float, float]] = {
+    (ROUND_TRIP, "median"): (0.015, 0.06),
+    (ROUND_TRIP, "p95"): (0.05, 0.20),
+    **{(each, "mean"): (0.05, 0.15) for each in (EVERY_TRAIN, EVERY_FILE, *EVERY_PAGE.values(), EVERY_CHUNK)},
 }
+"""Targets of the errors over networks: median and worst."""
+_SIMPLE = ("saturation", "cellreplay")
 
 
-def _targets(rows: Sequence[Row]) -> Iterable[Target]:
-    for whole in (row for row in rows if row.profile == ALL):
-        parts = [
-            row for row in rows if row.profile != ALL and (row.measure, row.method) == (whole.measure, whole.method)
-        ]
-        for statistic, aim in _AIMS.get((whole.method, whole.application), {}).items():
-            value = getattr(whole, statistic).value
-            worst = max(parts, key=lambda row: abs(getattr(row, statistic).value))
-            off = getattr(worst, statistic).value
-            if statistic == "mean":
-                off = math.copysign(off, worst.bias.value)
-            reached = aim.least <= value <= aim.most and not (aim.biased and whole.bias.value > 0)
-            yield Target(
-                application=whole.application,
-                measure=whole.measure,
-                method=whole.method,
+def _summaries(rows: Sequence[Row], base: str) -> Iterable[Summary]:
+    errors: dict[tuple[str, Statistic], dict[str, dict[str, float]]] = {}
+    for row in rows:
+        statistics: tuple[Statistic, ...] = ("median", "p95") if row.measure == ROUND_TRIP else ("mean",)
+        for statistic in statistics:
+            by_method = errors.setdefault((row.measure, statistic), {})
+            by_method.setdefault(row.method, {})[row.profile] = abs(getattr(row, statistic).value)
+    for (measure, statistic), by_method in errors.items():
+        simple = [by_method[method] for method in _SIMPLE if method in by_method]
+        for method, found in by_method.items():
+            behind = {
+                name: error - min(each[name] for each in simple if name in each)
+                for name, error in found.items()
+                if base == REFERENCE and method not in _SIMPLE and any(name in each for each in simple)
+            }
+            yield Summary(
+                measure=measure,
                 statistic=statistic,
-                bound=aim.words(),
-                source=aim.source,
-                value=value,
-                worst=(worst.profile, off),
-                reached=reached,
+                method=method,
+                median=float(np.median(list(found.values()))),
+                worst=max(found.items(), key=lambda each: each[1]),
+                target=_TARGETS.get((measure, statistic)) if base == REFERENCE else None,
+                behind=max(behind.items(), key=lambda each: each[1], default=None),
+                networks=len(found),
             )

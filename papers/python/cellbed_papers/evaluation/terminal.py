@@ -2,114 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 
 from rich.table import Table as Grid
 from rich.text import Text
 
-from cellbed.extension.reports import Console, formats
-from cellbed_papers.evaluation.applications import ROUND_TRIP
-from cellbed_papers.evaluation.statistics import Estimate
-from cellbed_papers.evaluation.table import ALL, Row, Table, Target
+from cellbed.extension.recorded import Certificate
+from cellbed.extension.reports import Console, Estimate, formats
+from cellbed.extension.verbs import print_table
+from cellbed_papers.evaluation.network import REFERENCE
+from cellbed_papers.evaluation.table import Summary, Table
 
 LINE = 300
 """Width without a terminal, characters."""
+BEHIND = 0.02
+"""Largest difference to the better of the simple methods that is not printed."""
 
 
-def show(table: Table, methods: Sequence[str], *, conditions: bool, console: Console | None = None) -> None:
-    """Print the table. conditions: whether to include each condition."""
-    console = console or Console(highlight=False)
+def show(table: Table, networks: Mapping[str, str], *, conditions: bool, console: Console) -> None:
+    """Print the table. networks: names and descriptions. conditions: whether to include each network."""
     if not console.is_terminal:
         console = Console(highlight=False, width=LINE, file=console.file)
-    console.print(_error_grid(table.rows, methods, conditions))
-    if table.targets:
-        console.print()
-        console.print(_target_grid(table.targets))
-    lost = [row for row in table.rows if row.profile == ALL and row.lost[0] != row.lost[1]]
-    for row in lost:
-        words = f"{row.measure}: {row.lost[0]} not completed on {row.method}, {row.lost[1]} on the reference"
-        console.print(Text(f"note: {words}", style="dim"))
-
-
-def _error_grid(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Grid:
-    grid = _grid("measure", "condition")
-    for method in methods:
-        grid.add_column(f"{method}\nerror of the mean", justify="right")
-        grid.add_column("\nWasserstein", justify="right")
-    by_key = {(row.measure, row.profile, row.method): row for row in rows}
-    of_one = len({row.profile for row in rows} - {ALL}) == 1
-    before = None
-    for measure, profile in dict.fromkeys((row.measure, row.profile) for row in rows):
-        if (profile != ALL and not (conditions or of_one)) or (profile == ALL and of_one):
-            continue
-        cells: list[Text | str] = []
-        for method in methods:
-            row = by_key.get((measure, profile, method))
-            cells += [_format_mean(row), _format_percent(row.wasserstein)] if row else [formats.NOTHING] * 2
-        last = profile == ALL
-        grid.add_row(measure if measure != before else "", profile, *cells, style="bold" if last and conditions else "")
-        before = measure
-        if last:
-            grid.add_row("", "worst", *_format_worst(by_key, measure, methods))
-        for name in ("median", "p95") if measure == ROUND_TRIP else ():
-            grid.add_row("", f"{profile}, {name}", *_format_statistics(by_key, measure, profile, methods, name))
-    return grid
-
-
-def _format_statistics(
-    by_key: dict[tuple[str, str, str], Row], measure: str, profile: str, methods: Sequence[str], name: str
-) -> Iterable[str]:
-    for method in methods:
-        row = by_key.get((measure, profile, method))
-        yield _format_percent(getattr(row, name), signed=profile != ALL) if row else formats.NOTHING
-        yield ""
-
-
-def _format_worst(by_key: dict[tuple[str, str, str], Row], measure: str, methods: Sequence[str]) -> Iterable[str]:
-    for method in methods:
-        row = by_key.get((measure, ALL, method))
-        yield f"{_format_signed(row.worst[1])} {row.worst[0]}" if row and row.worst else formats.NOTHING
-        yield ""
-
-
-def _target_grid(targets: Sequence[Target]) -> Grid:
-    grid = _grid("target", "of", "target value", "is", "worst condition", "")
-    for each in targets:
-        statistic = "error of the mean" if each.statistic == "mean" else f"error of the {each.statistic}"
-        grid.add_row(
-            f"{each.method}: {each.measure}",
-            statistic,
-            each.bound,
-            f"{each.value * 100:.1f} %",
-            f"{each.worst[0]} {_format_signed(each.worst[1])}",
-            Text("reached", style="green") if each.reached else Text("missed", style="bold red"),
-        )
-    return grid
-
-
-def _format_mean(row: Row) -> str:
-    """Return the error of the mean; for several conditions or pages its absolute value, then the mean with its sign,
-    which shows whether all errors have the same sign."""
-    if row.distance is not None:
-        return _format_percent(row.mean, signed=True)
-    return f"{_format_percent(row.mean)} ({_format_signed(row.bias.value).removesuffix(' %')})"
-
-
-def _format_percent(estimate: Estimate, *, signed: bool = False) -> str:
-    def words(value: float) -> str:
-        return _format_signed(value).removesuffix(" %") if signed else f"{value * 100:.1f}"
-
-    if estimate.low is None or estimate.high is None:
-        return f"{words(estimate.value)} %"
-    return f"{words(estimate.value)} % [{words(estimate.low)}, {words(estimate.high)}]"
-
-
-def _format_signed(value: float) -> str:
-    return f"{value * 100:+.1f} %".replace("-", "−")
-
-
-def _grid(*columns: str) -> Grid:
+    if conditions and table.rows:
+        for name, text in networks.items():
+            console.print(Text(f"{name}: {text}", style="dim"))
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        grid.add_column(name)
-    return grid
+    errors = table.base == REFERENCE
+    of = "error" if errors else f"difference from {table.base}, no error"
+    for column in (f"measure: {of}", "target" if errors else "", *table.methods):
+        grid.add_column(column)
+    by_key = {(row.measure, row.profile, row.method): row for row in table.rows}
+    found = {(each.measure, each.statistic, each.method): each for each in table.summaries}
+    for measure, statistic in dict.fromkeys((measure, statistic) for measure, statistic, _ in found):
+        summaries = [found.get((measure, statistic, method)) for method in table.methods]
+        target = next((each.target for each in summaries if each), None)
+        bounds = "" if target is None else " / ".join(f"{bound * 100:g}" for bound in target) + " %"
+        cells = [_format_summary(each, len(networks)) if each else formats.NOTHING for each in summaries]
+        if errors:
+            grid.add_row(f"{measure}: {statistic}", bounds, *cells, style="bold" if conditions else "")
+        for name in networks if conditions and (target or not errors) else ():
+            rows = [by_key.get((measure, name, method)) for method in table.methods]
+            values = [_format_error(getattr(row, statistic)) if row else formats.NOTHING for row in rows]
+            grid.add_row(f"  {name}" if errors else f"{name}: {measure}: {statistic}", "", *values)
+    if table.rows:
+        console.print(grid)
+    for refusal in table.refusals:
+        what = f"{refusal.profile}: no {', '.join(refusal.applications)} by {', '.join(refusal.methods)} in "
+        text = f"{what}{len(refusal.recordings)} recordings: {refusal.reason}"
+        console.print(Text(text, style="bold red"))
+    listed = {each.measure for each in table.summaries if each.target or not errors}
+    for row in (row for row in table.rows if row.measure in listed and row.lost[0] != row.lost[1]):
+        what = f"{row.lost[0]} samples not completed on {row.method}, {row.lost[1]} on {table.base}"
+        console.print(Text(f"{row.profile}: {row.measure}: {what}", style="dim"))
+
+
+def show_certificate(name: str, certificate: Certificate, console: Console) -> None:
+    """Print a recording's errors on held-back parts."""
+    console.print(Text(f"{name}: errors on held-back parts", style="bold"))
+    headings, rows = certificate.table()
+    if rows:
+        print_table(headings, rows, right=headings[1:])
+    console.print(Text("\n".join(certificate.sentences())))
+
+
+def _format_summary(summary: Summary, networks: int) -> str:
+    """Return median and worst error, and what the median hides. networks: number of networks of the evaluation."""
+    name, worst = summary.worst
+    text = f"{summary.median * 100:.1f} / {worst * 100:.1f} % {name}"
+    if summary.networks < networks:
+        text += f", {summary.networks} of {networks}"
+    if summary.target and summary.behind and summary.behind[1] > BEHIND:
+        text += f"; behind by {summary.behind[1] * 100:.1f} on {summary.behind[0]}"
+    return text
+
+
+def _format_error(error: Estimate) -> str:
+    text = f"{error.value * 100:+.1f} %".replace("-", "−")
+    return text if error.low is None or error.high is None else f"{text} [{error.low:+.1%}, {error.high:+.1%}]"

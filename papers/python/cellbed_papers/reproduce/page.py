@@ -181,7 +181,7 @@ def _head(result: Result) -> Head:
     ):
         counts = {words: found.count(state) for state, words in verdicts.items() if state in found and words}
         below = ", ".join(f"{count} {words}" for words, count in counts.items())
-        judged = sum(found.count(state) for state in ("yes", "no", "undecided"))
+        judged = sum(found.count(state) for state in ("yes", "no", "open"))
         tiles.append((f"Claims with the published {name}", f"{found.count('yes')} of {judged}", below))
     cautions = result.cautions()
     return Head(
