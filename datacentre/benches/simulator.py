@@ -4,10 +4,7 @@
         [--repeats 1] [--network NAME]
     python datacentre/benches/simulator.py --reference PATH --trace FILE...
 
-The reference is https://github.com/NetSys/simulator (BSD licence), built without changes:
-
-    git clone https://github.com/NetSys/simulator && cd simulator
-    g++ -O3 -std=c++11 -w coresim/*.cpp ext/*.cpp run/*.cpp -o simulator
+The reference is https://github.com/NetSys/simulator (BSD licence), built without changes.
 
 FILE of --sizes is a distribution of flow sizes such as its py/CDF_aditya.txt: lines of packets, 1, share. FILE of
 --trace has lines of number, bytes, source, destination, start in microseconds; flows are whole packets of 1460 bytes.

@@ -32,7 +32,6 @@ from in_process import cellbed, completions, each_in_one_process
 ROOT = Path(__file__).parents[1]
 TRANSPORTS = [table.__name__ for table in get_args(AnyTransport)]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-SHARED = ROOT.parents[1] / "shared" / "flow-sizes"
 GOOD: dict[str, Any] = {
     "name": "small",
     "seed": 3,
@@ -551,24 +550,6 @@ def test_two_columns_are_bytes_and_a_curve_may_begin_at_the_origin(tmp_path: Pat
     assert read_sizes(path, 1460)[-1] == (29_200_000, 1)
     path.write_text("0 1 0\n2 1 1\n")
     assert read_sizes(path) == [(1, 0), (2920, 1)]
-
-
-def test_sizes_of_the_public_simulator_are_in_packets() -> None:
-    if not SHARED.exists():
-        pytest.skip(f"{SHARED} is missing")
-    for name, largest in (("CDF_aditya.txt", 2107), ("CDF_datamining.txt", 666_667)):
-        assert read_sizes(SHARED / name)[-1] == (1460 * largest, 1)
-    trace = read_trace(SHARED / "aditya_10G_load0.6_seed0_10k.txt")
-    assert len(trace) == 10_000
-    assert trace[1] == (1460, 126, 62, pytest.approx(2_659_136, abs=1))
-    # The trace was drawn from the distribution, linear between its points and rounded to whole packets.
-    drawn = simulate(
-        {"topology": {"kind": "leaf-spine"}, "transport": {"kind": "pdcell"},
-         "traffic": {"flows": 5000, "load": 0.6, "sizes": "CDF_aditya.txt"}}, folder=SHARED,
-    )  # fmt: skip
-    for packets in (1, 2, 7, 100):
-        share = np.mean([flow[0] <= packets * 1460 for flow in trace])
-        assert (drawn.flows["bytes"] <= packets * 1460).mean() == pytest.approx(share, abs=0.03)
 
 
 def test_lognormal_sizes_have_their_mean() -> None:

@@ -1,11 +1,13 @@
 """The Rust parts of cellbed: the emulator, the entry into its nodes, traces, and positions in TOML files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cellbed.path import Outside
 
 Arrivals = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64] | None, NDArray[np.uint8] | None]
 Columns = tuple[
@@ -45,13 +47,38 @@ def enter(entry: str) -> None:
     Errors: :class:`OSError` that says what failed.
     """
 
-def calibrate_virtually(uplink: str, downlink: str, seed: int) -> str:
+class Saturator:
+    """An adaptive saturation of one direction of a network outside of the model; arguments as of
+    :func:`saturate_virtually`."""
+
+    def __new__(cls, bytes: int, delays_ns: tuple[int, int], most_bps: int, span_ns: int) -> Saturator: ...
+    def send(self, until_ns: int) -> list[int]:
+        """Send times of the packets before `until_ns`, ns."""
+
+    def arrived(self, now_ns: int, packets: list[tuple[int, int, int]]) -> None:
+        """Report arrivals: index, send time and arrival of each packet, ns."""
+
+def calibrate_virtually(uplink: str, downlink: str, seed: int, outside: Outside | None = None) -> str:
     """What a calibration finds of two directions in virtual time, as JSON
     (:class:`cellbed.report.calibration.Calibration`).
 
-    uplink, downlink: stages as in ``Direction``. seed: of the order of trains.
+    uplink, downlink: stages as in ``Direction``. seed: of the order of trains. outside: network before the stages.
 
     Errors: :class:`ValueError` for stages that are none, and where nothing or too little comes through.
+    """
+
+def fit_plan(plan: str, calibration: str, regular: bool) -> str:
+    """Fit a plan of trains to a calibration, all as JSON. regular: whether to add regular trains.
+
+    Errors: :class:`ValueError` for a malformed plan, and for a calibration without what the recorder's has.
+    """
+
+def light_doubts(
+    light: Sequence[Sequence[NDArray[np.int64]]], heavy: Sequence[Sequence[NDArray[np.int64]]]
+) -> list[str]:
+    """Return why the light workload of a recording was not light, in sentences.
+
+    light, heavy: of the uplink and the downlink, each train, index, bytes, sending time and arrival (-1: lost), ns.
     """
 
 def saturate_virtually(
@@ -165,7 +192,7 @@ class Direction:
     """
 
     def __new__(cls, stages: str, changes: list[tuple[int, int, str]]) -> Direction: ...
-    def run(self, arrivals: Arrivals) -> Columns:
+    def run(self, arrivals: Arrivals, awake: Int64 | None = None) -> Columns:
         """What becomes of packets that meet the direction at rest; row *i* is packet *i*, later copies follow all."""
 
     def send(self, arrivals: Arrivals) -> Columns:
@@ -205,7 +232,7 @@ class Path:
     Errors: :class:`ValueError` that says which value is wrong.
     """
 
-    def __new__(cls, uplink: Stages, downlink: Stages, turnaround_ns: int) -> Path: ...
+    def __new__(cls, uplink: Stages, downlink: Stages, turnaround_ns: int, outside: Outside | None = None) -> Path: ...
     def copy(self) -> Path: ...
     @property
     def now_ns(self) -> int: ...
@@ -238,7 +265,7 @@ class VirtualNetwork:
     that cannot be simulated, ``OSError`` for files that cannot be written.
     """
 
-    def __new__(cls, config: str, turnaround_ns: int, tcp: str) -> VirtualNetwork: ...
+    def __new__(cls, config: str, turnaround_ns: int, tcp: str, outside: Outside | None = None) -> VirtualNetwork: ...
     def connect(
         self,
         client: tuple[int, int],
@@ -249,8 +276,9 @@ class VirtualNetwork:
         """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
         an end, if not those of its vertex."""
 
-    def write(self, connection: int, at_client: bool, bytes: int, label: int) -> None:
-        """Write a message at the client's end or at the other."""
+    def write(self, connection: int, at_client: bool, bytes: int, label: int, push: bool = False) -> None:
+        """Write a message at the client's end or at the other. push: send the written data now; data written later in
+        the same instant leaves in other segments."""
 
     def use_nagle(self, connection: int, at_client: bool) -> None:
         """Let an end hold back short segments (RFC 896)."""

@@ -6,6 +6,7 @@ The stages and the results equal the emulator's, to the nanosecond, without wait
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index as whole
 from pathlib import Path
@@ -17,9 +18,8 @@ import numpy.typing as npt
 from cellbed import _core
 from cellbed.outcomes import Outcomes
 from cellbed.scenario.fields import Unlimited
-from cellbed.scenario.load_dependent import Conditional, Replay
+from cellbed.scenario.load_dependent import Radio, trust
 from cellbed.scenario.queues import DropTail, Queue
-from cellbed.scenario.radio import Radio
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION
@@ -90,6 +90,8 @@ class Link:
             corruption=corruption,
             outage=None if outage is None else [list(pair) for pair in outage],
         )
+        for text in trust(settings.rate).warnings:
+            warnings.warn(text, stacklevel=2)
         later = [(time_of(change.get("at", "0 s")), _settings(**_drop_at(change))) for change in changes]
         made = _make_stages(settings, [each for _, each in later], Playing(time_of(start), loop), seed, mahimahi)
         after, found = list(made), []
@@ -152,7 +154,7 @@ class Link:
 
     def run(
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
-        ecn: npt.ArrayLike | None = None,
+        ecn: npt.ArrayLike | None = None, awake: npt.ArrayLike = (),
     ) -> Outcomes:  # fmt: skip
         """Return the outcomes of packets from the link's start until the last packet has left, in order of arrival.
 
@@ -164,12 +166,13 @@ class Link:
             sizes: Bytes from the IP header on: one number per packet, or one for all.
             flows: Numbers of the packets' flows, for FQ-CoDel.
             ecn: ECN fields, 0 to 3, for queues that mark.
+            awake: Sorted times in ns at which the device of a radio link has data in its other direction.
 
         Raises:
             ValueError: A wrong value, named in the error.
         """
         arrivals = arrivals_of(times, sizes, flows, ecn)
-        outcomes = Outcomes(*self._model.run(arrivals))
+        outcomes = Outcomes(*self._model.run(arrivals, np.asarray(awake, np.int64)))
         if len(outcomes) > len(arrivals[0]):
             numbers = outcomes.packet
             return outcomes[np.argsort(numbers, kind="stable")]
@@ -266,14 +269,12 @@ def _make_stages(
     for slot in ("duplication", "corruption"):
         found.setdefault(slot, chance_stage(slot, 0.0, derived_seed(seed, slot)))
     if mahimahi:
-        if isinstance(settings.rate, Replay):
-            raise ValueError("mahimahi: not allowed with a cellreplay recording: set its keys opportunity and overhead")
-        if isinstance(settings.rate, Conditional):
+        kind = getattr(settings.rate, "KIND", None)
+        if kind is not None and kind.is_whole:
             raise ValueError(
-                "mahimahi: not allowed with a recording, whose opportunities have the size of its packets: remove it"
+                f"mahimahi: not allowed with a {kind.schema['title']}, which counts bytes by its own rules: remove it "
+                "(for kind = 'cellreplay' set opportunity and overhead)"
             )
-        if isinstance(settings.rate, Radio):
-            raise ValueError("mahimahi: not allowed with a radio link, which has no delivery opportunities: remove it")
         found["bottleneck"] |= {"mahimahi": True}
     asked = {
         slot

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import subprocess
+import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +25,7 @@ import numpy.typing as npt
 from cellbed import _core
 from cellbed.laws.law import find, load_shipped
 from cellbed.link import Link, model_of
+from cellbed.support.errors import CellbedError
 
 Int64 = npt.NDArray[np.int64]
 
@@ -114,6 +118,91 @@ class Downloads:
         return taken
 
 
+class Outside(Protocol):
+    """A network of another program, e.g. of another simulator, in step with the virtual time.
+
+    Both advance in turns, and this network stops at each departure, because the departure may cause a packet at once. A
+    packet that does not depart within 10 s was lost.
+    """
+
+    def send(self, direction: int, at_ns: int, number: int, size: int) -> None:
+        """Accept a packet. at_ns: send time, not before the last result of :meth:`advance`. size: IP length, bytes."""
+
+    def advance(self, until_ns: int) -> tuple[int, list[int]]:
+        """Advance to the first departures, at the latest to `until_ns`; return the reached time, ns, and the numbers of
+        the packets that depart then."""
+
+
+class OutsideProgram:
+    """A program as an outside network. It reads commands, one a line, and writes answers; times are ns:
+
+    * ``s AT DIRECTION BYTES NUMBER``: send a packet. ``q`` in place of ``s``: its departure stops no advance.
+    * ``a UNTIL``: advance to the first departure of a packet of ``s``, at the latest to a time. The answer is a line
+      ``d AT NUMBER`` for each departure since the last answer, in order, then ``t NOW``.
+
+    The program is stopped with the last reference to the object, or at the end of a ``with`` block.
+    """
+
+    def __init__(self, command: Sequence[str], folder: pathlib.Path) -> None:
+        """Start the program in a folder. Errors: :class:`CellbedError` for a program that cannot be started."""
+        pipe = subprocess.PIPE
+        try:
+            process = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        except OSError as error:
+            raise CellbedError(f"{command[0]}: cannot be started: {error.strerror}") from None
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        self._commands, self._answers, self._messages = process.stdin, process.stdout, process.stderr
+        self._process, self._name = process, pathlib.Path(command[0]).name
+        self._close = weakref.finalize(self, _stop, process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def send(self, direction: int, at_ns: int, number: int, size: int, *, quiet: bool = False) -> None:
+        """Send a packet, see :class:`Outside`. quiet: whether its departure does not end :meth:`run`."""
+        self._write(f"{'q' if quiet else 's'} {at_ns} {direction} {size} {number}\n")
+
+    def advance(self, until_ns: int) -> tuple[int, list[int]]:
+        """Advance to the first departures, see :class:`Outside`."""
+        now_ns, departures = self.run(until_ns)
+        return now_ns, [number for _, number in departures]
+
+    def run(self, until_ns: int) -> tuple[int, list[tuple[int, int]]]:
+        """Advance to the first departure of a packet that was not sent quietly, at the latest to `until_ns`.
+
+        Returns the reached time, and the time and number of each departure since the last call.
+
+        Errors: :class:`CellbedError` with the last words of a program that has ended.
+        """
+        departures = list[tuple[int, int]]()
+        self._write(f"a {until_ns}\n")
+        with suppress(OSError):
+            self._commands.flush()
+        for line in self._answers:
+            kind, at, *number = line.split()
+            if kind == "t":
+                return int(at), departures
+            departures.append((int(at), int(number[0])))
+        words = self._messages.read().strip()[-500:]
+        raise CellbedError(f"{self._name} ended with status {self._process.wait()}: {words or 'no message'}")
+
+    def _write(self, command: str) -> None:
+        # After the end of the program, run() reads its last words.
+        with suppress(OSError):
+            self._commands.write(command)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    with suppress(OSError):
+        process.communicate()
+
+
 class Path:
     """Two hosts and the links between them, at rest at time 0.
 
@@ -122,13 +211,14 @@ class Path:
     turnaround: ns from a packet's arrival at a host until the host's answer is on the path. Real hosts with the
     emulator between them take about 100 µs. If all opportunities of a trace are on whole milliseconds, an instant
     answer would use an opportunity that any real answer misses.
+    outside: network that packets pass before the links: direction 0 is the uplink, 1 the downlink.
     """
 
-    def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
-        self._model = _core.Path(model_of(uplink), model_of(downlink), turnaround)
+    def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0, outside: Outside | None = None) -> None:
+        self._model = _core.Path(model_of(uplink), model_of(downlink), turnaround, outside)
 
     def copy(self) -> Self:
-        """Return a path in the same state."""
+        """Return a path in the same state. Errors: :class:`ValueError` for a path over an outside network."""
         copy = self.__class__.__new__(self.__class__)
         copy._model = self._model.copy()
         return copy

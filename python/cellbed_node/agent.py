@@ -57,9 +57,12 @@ SAMPLE_S = 0.1
 SAMPLE_IN_VM_S = 0.5
 USE_S = 0.5
 """Time between samples. In a VM without KVM, a sample takes milliseconds, and CPU time is counted around it."""
+SILENCE_S = 25
+"""Time without a message of the hub, which measures the clock all the time, after which a live network has lost it,
+seconds: longer than the patience of ssh (``host.py``)."""
 DEVICE = "cellbed0"
-_SIZE = "mtu lock 1500"
-"""Options of routes. A tunnel would lower the MTU of routes to avoid fragments, and programs would send less."""
+UDP_PORT = 47890
+"""UDP port of a tunnel, at both ends."""
 _NEWNS, _NEWUTS, _NEWPID, _NEWNET = 0x00020000, 0x04000000, 0x20000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
@@ -400,14 +403,20 @@ class Agent:
     """The programs of one node.
 
     group: control group of the programs, if limits are enforced. interval_s: time between samples. life: descriptor
-    whose end also ends this process; -1 for none.
+    whose end also ends this process; -1 for none. meeting: finds the other end of a tunnel through a live network.
     """
 
     def __init__(
-        self, reading: int, writing: int, group: Group | None, interval_s: float = SAMPLE_S, life: int = -1
+        self,
+        reading: int,
+        writing: int,
+        group: Group | None,
+        interval_s: float = SAMPLE_S,
+        life: int = -1,
+        meeting: Meeting | None = None,
     ) -> None:
         self.wire = Wire(reading, writing, self._on_message)
-        self._group, self._interval_s = group, interval_s
+        self._group, self._interval_s, self._meeting = group, interval_s, meeting
         self._running: dict[int, int] = {}  # program number by process id
         self._ended: dict[int, int] = {}  # exit status by program number
         user = self._user = _invoking_user()
@@ -440,6 +449,7 @@ class Agent:
             }
         )
         next_sample = next_use = time.monotonic()
+        self.wire.received_ns = time.monotonic_ns()
         while self.wire.is_open:
             now = time.monotonic()
             if now >= next_use:
@@ -449,6 +459,8 @@ class Agent:
             if now >= next_sample:
                 self.wire.send(sample=self._do_sample({}))
                 next_sample = now + self._interval_s
+            if self._meeting is not None and time.monotonic_ns() > self.wire.received_ns + SILENCE_S * 10**9:
+                break
             self.wire.flush()
             self.wire.turn(next_sample - time.monotonic())
             for number, status in list(self._ended.items()):
@@ -535,6 +547,17 @@ class Agent:
     def _do_network(self, message: dict[str, Any]) -> None:
         configure_network(message)
 
+    def _do_meet(self, _: dict[str, Any]) -> tuple[str, int] | None:
+        """Lead the tunnel to the address and port of the greeting of the other end, if it has arrived."""
+        if self._meeting is None:
+            raise AgentError("no greeting is expected")
+        found = self._meeting.find()
+        if found is not None:
+            everything = "00:00:00:00:00:00"
+            ip("fdb", "append", everything, "dev", DEVICE, "dst", found[0], "port", str(found[1]), program="bridge")
+            self._meeting.close()
+        return found
+
     def _do_signal_all(self, message: dict[str, Any]) -> None:
         # To all except process 1, which is this process on both kinds of node.
         with contextlib.suppress(ProcessLookupError):
@@ -588,6 +611,62 @@ class Agent:
 
     def _do_sample(self, _: dict[str, Any]) -> dict[str, int | None]:
         return self._group.sample() if self._group else _machine_sample()
+
+
+class Meeting:
+    """A socket of this machine that receives the greeting of a tunnel's other end, which may be behind address
+    translation.
+
+    The tunnel's own socket has the port: this one sees a copy of its packets (raw(7)). token: content of the greeting.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+        self._socket.setblocking(False)
+        # Accept packets to the port only: X = length of the IP header; A = port there (bpf(4)).
+        program = ((0xB1, 0, 0, 0), (0x48, 0, 0, 2), (0x15, 0, 1, UDP_PORT), (0x06, 0, 0, 0xFFFF), (0x06, 0, 0, 0))
+        code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
+        self._socket.setsockopt(
+            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", len(program), ctypes.addressof(code))
+        )
+
+    def close(self) -> None:
+        """Receive no more packets."""
+        self._socket.close()
+
+    def find(self) -> tuple[str, int] | None:
+        """Return the address and port of a greeting's sender; ``None`` without one."""
+        for _ in range(_MOST_GREETINGS):
+            try:
+                packet, peer = self._socket.recvfrom(2048)
+            except OSError:
+                return None
+            segment = packet[(packet[0] & 15) * 4 :]
+            if segment[8:] == self._token:
+                return peer[0], int.from_bytes(segment[:2], "big")
+        return None
+
+
+_SO_ATTACH_FILTER = 26
+_MOST_GREETINGS = 10_000
+"""Maximum number of packets read at once: other tunnels' packets to the port come as well."""
+
+
+def greeting(token: str, source: str, target: str) -> bytes:
+    """Return the UDP segment (RFC 768) for :class:`Meeting`. source, target: IPv4 addresses."""
+    size = 8 + len(token)
+    segment = struct.pack("!4H", UDP_PORT, UDP_PORT, size, 0) + token.encode()
+    pseudo = socket.inet_aton(source) + socket.inet_aton(target) + struct.pack("!2H", socket.IPPROTO_UDP, size)
+    return segment[:6] + struct.pack("!H", checksum(pseudo + segment) or 0xFFFF) + segment[8:]
+
+
+def checksum(data: bytes) -> int:
+    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 class AgentError(Exception):
@@ -721,13 +800,16 @@ def _machine_sample() -> dict[str, int | None]:
 def configure_network(wanted: dict[str, Any]) -> None:
     """Configure the end of a node's connection on this machine or namespace, and check it with a full-size packet.
 
-    wanted: device; ipv4, ipv6: addresses; gateway4, gateway6, gateway_mac: the next hop; sysctls; hosts: content of
-    ``/etc/hosts`` for programs, or ``None``; host_name: the name of the node; path: the connection, for errors.
+    wanted: device; mtu: largest packet on the connection; ipv4, ipv6: addresses; gateway4, gateway6, gateway_mac: the
+    next hop; sysctls; hosts: content of ``/etc/hosts`` for programs, or ``None``; host_name: the name of the node;
+    path: the connection, for errors.
     """
     socket.sethostname(wanted["host_name"])
     if wanted["hosts"] is not None:
         _show_hosts(wanted["hosts"])
-    device, four, six = wanted["device"], wanted["gateway4"], wanted["gateway6"]
+    device, four, six, mtu = wanted["device"], wanted["gateway4"], wanted["gateway6"], wanted["mtu"]
+    # A tunnel would lower the MTU of routes to avoid fragments, and programs would send less.
+    size = f"mtu lock {mtu}"
     for key, value in wanted["sysctls"].items():
         try:
             Path("/proc/sys", key.replace(".", "/")).write_text(value, encoding="utf-8")
@@ -737,25 +819,25 @@ def configure_network(wanted: dict[str, Any]) -> None:
     if device != DEVICE:
         lines.append(f"link set {device} name {DEVICE}")
     lines += [
-        f"link set {DEVICE} mtu 1500 up",
+        f"link set {DEVICE} mtu {mtu} up",
         f"addr add {wanted['ipv4']}/32 dev {DEVICE}",
-        f"route add {four} dev {DEVICE} {_SIZE}",
+        f"route add {four} dev {DEVICE} {size}",
         f"neigh replace {four} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
-        f"route add default via {four} dev {DEVICE} src {wanted['ipv4']} {_SIZE}",
+        f"route add default via {four} dev {DEVICE} src {wanted['ipv4']} {size}",
     ]
     if Path("/proc/sys/net/ipv6").exists():
         for which in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("0", encoding="utf-8")
         lines += [
             f"addr add {wanted['ipv6']}/128 dev {DEVICE} nodad preferred_lft 0",
-            f"-6 route add {six} dev {DEVICE} {_SIZE}",
+            f"-6 route add {six} dev {DEVICE} {size}",
             f"-6 neigh replace {six} lladdr {wanted['gateway_mac']} dev {DEVICE} nud permanent",
-            f"-6 route add default via {six} dev {DEVICE} {_SIZE}",
+            f"-6 route add default via {six} dev {DEVICE} {size}",
         ]
     for line in lines:
         ip(*line.split())
-    if not _answers(four, 1472):
-        what = "packets of 1500 bytes" if _answers(four, 56) else "packets"
+    if not _answers(four, mtu - 28):
+        what = f"packets of {mtu} bytes" if _answers(four, 56) else "packets"
         raise AgentError(f"no {what} reach this machine through {wanted['path']}")
 
 
@@ -770,16 +852,16 @@ def _show_hosts(text: str) -> None:
         _mount(file.name, str(target), None, _MS_BIND)
 
 
-def ip(*arguments: str) -> None:
-    """Run ip(8)."""
-    program = shutil.which("ip", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if program is None:
-        raise AgentError("ip is not installed on the node (Debian package iproute2)")
+def ip(*arguments: str, program: str = "ip") -> None:
+    """Run ip(8), or another program of its package."""
+    path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
+        raise AgentError(f"{program} is not installed on the node (Debian package iproute2)")
     done = subprocess.run(
-        [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        [path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     if done.returncode:
-        raise AgentError(f"ip {' '.join(arguments)}: {done.stdout.decode(errors='replace').strip()}")
+        raise AgentError(f"{program} {' '.join(arguments)}: {done.stdout.decode(errors='replace').strip()}")
 
 
 def _answers(address: str, size: int) -> bool:
@@ -787,11 +869,7 @@ def _answers(address: str, size: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as echo:
         echo.settimeout(0.2)
         body = struct.pack("!HH", os.getpid() & 0xFFFF, 1) + bytes(size)
-        words = struct.unpack(f"!{len(body) // 2}H", body)
-        total = sum(words) + 0x0800
-        while total >> 16:
-            total = (total & 0xFFFF) + (total >> 16)
-        request = struct.pack("!BBH", 8, 0, ~total & 0xFFFF) + body
+        request = struct.pack("!BBH", 8, 0, checksum(b"\x08\0" + body)) + body
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             try:
@@ -839,6 +917,7 @@ def _be_host(options: dict[str, Any]) -> None:
             sys.exit(f"CPU and memory limits cannot be enforced on this machine: {error}")
     remover = _enter_own_folder()
     try:
+        meeting = Meeting(options["meet"]) if options.get("meet") else None
         libc = ctypes.CDLL(None, use_errno=True)
         entered, enter = os.pipe()
         go, made = os.pipe()
@@ -857,7 +936,7 @@ def _be_host(options: dict[str, Any]) -> None:
             if not os.read(go, 1):
                 os._exit(1)
             try:
-                Agent(0, 1, group, life=life).run()
+                Agent(0, 1, group, life=life, meeting=meeting).run()
             finally:
                 with contextlib.suppress(OSError):
                     os.kill(-1, signal.SIGKILL)
@@ -869,6 +948,8 @@ def _be_host(options: dict[str, Any]) -> None:
                 os._exit(0)
         for descriptor in (enter, go, life):
             os.close(descriptor)
+        if meeting is not None:
+            meeting.close()
         if os.read(entered, 1):
             try:
                 # The UDP socket stays in this namespace, which has the machine's network.

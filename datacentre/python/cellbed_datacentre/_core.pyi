@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 def transports() -> str:
-    """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, and
-    ``mobile_users``, whether the transport reaches mobile users."""
+    """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, ``text``,
+    ``keys``, with texts and minima, and ``mobile_users``, whether the transport reaches mobile users."""
 
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of the transport ``tcp``."""

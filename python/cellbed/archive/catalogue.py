@@ -78,6 +78,10 @@ class TraceSource:
         except OSError as error:
             raise TraceError(f"{self.path}: cannot read this trace: {error.strerror}") from error
 
+    def check(self) -> None:
+        """Read the trace. Raises TraceError."""
+        _ = self.trace
+
 
 def resolve(text: str, folder: Path) -> TraceSource:
     """Return the trace called `text`.

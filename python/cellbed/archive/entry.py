@@ -54,6 +54,7 @@ class About(Model):
     mobility: Text | None = Field(
         default=None, description="stationary, walking, driving, bus, train, subway, ferry, …"
     )
+    speed: Text | None = Field(default=None, description="Median speed, with its unit.")
     obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
     method: Text | None = Field(default=None, description="Recording method, or the model with its parameters.")
     licence: Text | None = None
@@ -127,6 +128,7 @@ class Entry(Model):
     )
     recording_files: dict[str, Sha256] = Field(default={}, description="SHA-256 of each file of it, by its name.")
     site: StoredSite | None = Field(default=None, description="Recorded site (`cellbed web record`).")
+    tables: dict[FileName, Sha256] = Field(default={}, description="SHA-256 of each further table, by its file name.")
     history: tuple[Step, ...] = ()
 
 
@@ -135,8 +137,8 @@ class Draft:
     """An entry that is not visible yet.
 
     folder: contains the draft's files only, on the archive's file system; each series of `parts` is a file there, as is
-    `site`. recording: name of the folder of a recording of two workloads there. notes: sentences for the user, on
-    assumptions and omissions.
+    `site`. recording: name of the folder of a recording of two workloads there. tables: names of further files there.
+    notes: sentences for the user, on assumptions and omissions.
     """
 
     folder: Path
@@ -144,6 +146,7 @@ class Draft:
     parts: dict[Part, Series] = field(default_factory=dict)
     recording: str | None = None
     site: StoredSite | None = None
+    tables: list[str] = field(default_factory=list)
     history: list[Step] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

@@ -155,6 +155,8 @@ def _files(entry: Entry, folder: Path) -> Iterator[tuple[Path, str]]:
         yield folder / held.file, held.sha256
     if entry.site is not None:
         yield folder / entry.site.file, entry.site.sha256
+    for table, digest in entry.tables.items():
+        yield folder / table, digest
     if entry.recording is not None:
         for file, digest in entry.recording_files.items():
             yield folder / entry.recording / file, digest

@@ -242,6 +242,7 @@ class Archive:
 def _complete(draft: Draft, name: str) -> Entry:
     """Return the entry of a draft. Checks and hashes the entry's files, and removes all other files."""
     from cellbed.archive.entry import Entry
+    from cellbed.archive.soundness import sha256
 
     if not draft.parts and draft.recording is None and draft.site is None:
         raise TraceError("nothing to add: no uplink, downlink or round-trip times")
@@ -249,6 +250,7 @@ def _complete(draft: Draft, name: str) -> Entry:
     files = _hashes(draft.folder / draft.recording) if draft.recording is not None else {}
     known = {ENTRY_FILE, draft.recording, *(stored.file for stored in parts.values())}
     known |= {draft.site.file} if draft.site is not None else set()
+    known.update(draft.tables)
     for path in draft.folder.iterdir():
         if path.name not in known:
             remove_tree(path) if path.is_dir() else path.unlink()
@@ -259,6 +261,7 @@ def _complete(draft: Draft, name: str) -> Entry:
         recording=draft.recording,
         recording_files=files,
         site=draft.site,
+        tables={name: sha256(draft.folder / name) for name in draft.tables},
         history=tuple(draft.history),
     )
 

@@ -27,12 +27,12 @@ def calibrate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of trains and of a generated link.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for calibration.json, report.html and the figures.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for calibration.json and the figures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Measure how a network treats packet trains and saturation.
 
-    A calibration takes less than five minutes.
+    A calibration ends when its results are precise, and after about four minutes at the latest.
 
     \b
     Examples:
@@ -53,10 +53,10 @@ def calibrate(
     else:
         raise typer.BadParameter("give either HOST:PORT or --virtual PROFILE")
     if as_json:
-        print(calibration.model_dump_json(indent=2))
+        print(calibration.recorder_json())
     else:
         Console(highlight=False).print(show(name, calibration))
     if out is not None:
-        path = write(out, name, calibration)
+        path = write(out, calibration)
         if not as_json:
             print(path)

@@ -35,22 +35,16 @@ def examples(
     from cellbed.scenario.examples import find_example
     from cellbed.support.errors import CellbedError
 
-    if name is None:
-        if copy is not None:
+    found = list(all_examples().values()) if name is None else [find_example(name)]
+    if copy is not None:
+        if name is None:
             raise CellbedError("--copy needs a name: cellbed examples NAME --copy FOLDER")
-        found = all_examples().values()
-        if as_json:
-            print(json.dumps([{"name": it.name, "sentence": it.sentence, "path": str(it.path)} for it in found]))
-            return
+        print(*found[0].copy(copy), sep="\n")
+    elif as_json:
+        print(json.dumps([{"name": it.name, "sentence": it.sentence, "path": str(it.path)} for it in found]))
+    elif name is not None:
+        print(read(found[0].path), end="")
+    else:
         width = max(len(it.name) for it in found)
         for it in found:
             print(f"{it.name:{width}}  {it.sentence}")
-        return
-    example = find_example(name)
-    if copy is not None:
-        for path in example.copy(copy):
-            print(path)
-    elif as_json:
-        print(json.dumps({"name": example.name, "path": str(example.path), "text": read(example.path)}))
-    else:
-        print(read(example.path), end="")

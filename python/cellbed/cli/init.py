@@ -19,18 +19,10 @@ MOST = 24
 def init(
     file: Annotated[Path, typer.Argument(help="The file to write.", metavar="FILE")] = Path("scenario.toml"),
     what: Annotated[str | None, typer.Option(metavar="KIND", help="The kind of application.")] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="'KIND at PLACE'", help="Kind of the server's node, and its place or delay.")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A link of the archive, a radio profile, or a rate.")
-    ] = None,
-    load: Annotated[
-        str | None, typer.Option(metavar="LOAD", help="Of each endpoint: '8 /s', 'poisson 8 /s' or closed.")
-    ] = None,
-    ask: Annotated[
-        str | None, typer.Option(metavar="LIMITS", help="Expectations, 'p99_latency < 300 ms', or nothing.")
-    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="'KIND at PLACE'", help="Node and place of the server.")] = None,
+    network: Annotated[str | None, typer.Option(metavar="NAME", help="Archive entry, radio profile, or rate.")] = None,
+    load: Annotated[str | None, typer.Option(metavar="LOAD", help="'8 /s', 'poisson 8 /s' or closed.")] = None,
+    ask: Annotated[str | None, typer.Option(metavar="LIMITS", help="'p99_latency < 300 ms', or nothing.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented scenario from five questions: what runs, where, over which network, which load, what is asked.
@@ -43,12 +35,16 @@ def init(
       cellbed init my.toml --what http --where "namespace at eu-west-3" --network 5g-midband
       cellbed init my.toml --what transfers --network "20 Mbit/s" --load closed --ask nothing
     """
-    from cellbed.scenario.starter import check_new, collect, save, write
+    from cellbed.scenario.starter import collect
+    from cellbed.support.errors import CellbedError
+    from cellbed.support.whole_files import write_whole
 
-    check_new(file, force)
+    if not force and (file.exists() or file.is_symlink()):
+        raise CellbedError(f"{file}: exists already: write another name, or --force to replace it")
+    if not file.parent.is_dir():
+        raise CellbedError(f"{file}: there is no folder {file.parent}: make it, or write another path")
     given = {"what": what, "where": where, "network": network, "load": load, "ask": ask}
-    answers = collect(given, _ask if sys.stdin.isatty() and sys.stdout.isatty() else None)
-    save(file, write(file, answers), force)
+    write_whole(file, collect(file, given, _ask if sys.stdin.isatty() and sys.stdout.isatty() else None))
     print(f"{file} is written; run it with: cellbed run {shlex.quote(str(file))}")
 
 

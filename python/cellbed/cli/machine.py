@@ -121,7 +121,7 @@ def clean(
     cached = clean_cache(dry_run=dry_run) if cache else []
     freed = sum(each.bytes for each in cached if not each.kept)
     if as_json:
-        entries = [{"path": str(it.path), "bytes": it.bytes, "content": it.content, "kept": it.kept} for it in cached]
+        entries = [{"path": str(it.path), "bytes": it.bytes, "kept": it.kept} for it in cached]
         print(json.dumps({"done": done, "cache": entries, "bytes": freed} if cache else done))
         return
     for line in done:
@@ -130,8 +130,8 @@ def clean(
         from cellbed.cli.tables import print_table
         from cellbed.report.formats import size
 
-        rows = [(size(it.bytes), str(it.path), it.content + (f"; kept: {it.kept}" if it.kept else "")) for it in cached]
-        print_table(("size", "in the cache", "content"), rows, right=("size",))
+        rows = [(size(it.bytes), str(it.path), it.kept) for it in cached]
+        print_table(("size", "in the cache", "kept"), rows, right=("size",))
         print(f"{'would free' if dry_run else 'freed'} {size(freed)}")
     elif not done:
         print("nothing to clean")

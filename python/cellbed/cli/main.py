@@ -41,6 +41,7 @@ VERBS = {
     "evaluate": "Compare replays with the recorded network.",
     "meter": "Show rate, queue, delay and drops of live links.",
     "record": "Record a live network, or run the recording server.",
+    "recordings": "Check how closely recordings can be replayed.",
     "calibrate": "Measure how a network treats packet trains and saturation.",
     "web": "Record, import and show sites that scenarios replay.",
     "traces": "Manage the archive of traces and recordings.",

@@ -41,20 +41,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.scenario.name,
         "duration_ns": plan.scenario.duration,
-        "nodes": [
-            {
-                "name": node.name,
-                "group": node.group,
-                "class": node.node_class,
-                "backend": node.backend.model_dump(mode="json"),
-                "cpus": node.cpus,
-                "memory_bytes": node.memory_bytes,
-                "disk_bytes": node.disk_bytes,
-                "ipv4": str(node.ipv4),
-                "ipv6": str(node.ipv6),
-            }
-            for node in plan.nodes
-        ],
+        "nodes": [node.config | {"ipv4": str(node.ipv4), "ipv6": str(node.ipv6)} for node in plan.nodes],
         "directions": [
             {
                 "name": direction.name,

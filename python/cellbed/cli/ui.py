@@ -22,8 +22,8 @@ def ui(
     """Show live testbeds, runs and shells, and finished runs, on a page of this machine, until Ctrl-C.
 
     The page draws the topology, and shows links, nodes, requests, faults and moves as they happen. It starts and stops
-    testbeds, changes links and moves services. Only this machine reaches it, only with the printed address: keep the
-    address to yourself.
+    testbeds and runs, changes links, pauses nodes and moves services. Only this machine reaches it, only with the
+    printed address: keep the address to yourself.
 
     \b
     Examples:
@@ -31,21 +31,17 @@ def ui(
       cellbed ui --runs results --port 8080 --no-browser
       ssh -L 8080:127.0.0.1:8080 HOST cellbed ui --port 8080 --no-browser
     """
-    import asyncio
+    from cellbed.report.html import open_page
+    from cellbed.ui.server import ENTER, Server
+    from cellbed_node.temporary import temporary_folder
 
-    from cellbed.ui.server import Server, listen, open_browser
-
-    listener = listen(port)
-
-    async def serve() -> None:
-        server = Server(runs.absolute(), Path.cwd())
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={server.token}"
-
-        with contextlib.nullcontext() if no_browser else open_browser(address):
-            print(f"{address}\nCtrl-C ends the page; testbeds stay up.", flush=True)
-            await server.serve(listener)
-
-    asyncio.run(serve())
+    server = Server(port, runs.absolute(), Path.cwd())
+    print(f"{server.address}\nCtrl-C ends the page; testbeds stay up.", flush=True)
+    with temporary_folder() as folder:
+        # The address is passed in a file: other users see words of commands.
+        (folder / "open.html").write_text(ENTER.format(server.address), encoding="utf-8")
+        open_page(folder / "open.html", "no" if no_browser else "auto")
+        server.serve()
 
 
 def top(
@@ -57,7 +53,7 @@ def top(
 ) -> None:
     """Show nodes, links and requests of live testbeds, runs and shells in this terminal.
 
-    Keys: q quits, Tab shows the next testbed. It ends with the last testbed.
+    It ends with the last testbed, or by Ctrl-C.
 
     \b
     Examples:
@@ -66,22 +62,18 @@ def top(
       cellbed top --once
       cellbed top --json | jq '.[].links'
     """
+    from cellbed.support.console import Console
     from cellbed.ui.reader import Reader
-    from cellbed.ui.terminal import glance, show, text
+    from cellbed.ui.terminal import draw, glance, show
 
-    if not (once or as_json or sys.stdout.isatty()):
-        once = True  # in a pipe
-    reader = Reader(name)
-    try:
-        if not (once or as_json):
+    with contextlib.closing(Reader(name)) as reader:
+        if not (once or as_json) and sys.stdout.isatty():
             show(reader)
             return
-        snapshot = glance(reader)
-    finally:
-        reader.close()
+        beds = glance(reader)
     if as_json:
-        print(json.dumps(list(snapshot.beds.values()), indent=1))
+        print(json.dumps(beds, indent=1))
         return
     width = shutil.get_terminal_size((120, 24)).columns
-    for bed in snapshot.beds.values():
-        text(bed, snapshot.time_s, width)
+    for bed in beds:
+        Console(width=width, highlight=False).print(draw(bed, rows=10_000, width=width))

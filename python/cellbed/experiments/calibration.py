@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed import _core
+from cellbed import _core, path
 from cellbed.link import Link
-from cellbed.recordings.description import Calibration
+from cellbed.recordings.conditional import conditional_plan
+from cellbed.recordings.description import Calibration, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recorder import run_recorder
 from cellbed.scenario.radio import PROFILES
@@ -26,17 +27,19 @@ class CalibrationError(CellbedError):
 
 
 def calibrate_virtually(
-    uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], seed: int = 0
-) -> Calibration:
+    uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], seed: int = 0,
+    outside: path.Outside | None = None,
+) -> Calibration:  # fmt: skip
     """Calibrate a network in virtual time.
 
     uplink, downlink: stages of its directions (:attr:`cellbed.Link.stages`). seed: seed of the order of trains.
+    outside: network that packets pass before the stages.
 
     Raises CalibrationError if nothing or too little comes through.
     """
     up, down = (json.dumps([dict(stage) for stage in each]) for each in (uplink, downlink))
     try:
-        return parse(_core.calibrate_virtually(up, down, seed))
+        return parse(_core.calibrate_virtually(up, down, seed, outside))
     except ValueError as error:
         raise CalibrationError(f"the calibration of the network failed: {error}") from None
 
@@ -66,6 +69,32 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
         return parse(run_recorder(["calibrate", "--secret", secret, *options, "--", server]))
     except RecordingError as error:
         raise CalibrationError(str(error)) from None
+
+
+def fit_plan(plan: TrainPlan, calibration: Calibration, *, regular: bool = False) -> TrainPlan:
+    """Return trains that are light on a network: at most a tenth of its slowest second, none that meets an earlier one.
+
+    Args:
+        plan: The trains. Longer ones are shortened, gaps become longer.
+        calibration: Calibration of the network.
+        regular: Add trains of the calibrated lengths, for light rows.
+
+    Returns:
+        The plan.
+
+    Raises:
+        CalibrationError: The calibration lacks a rate, as in an imported recording.
+    """
+    try:
+        fitted = _core.fit_plan(plan.model_dump_json(exclude_none=True), calibration.recorder_json(), regular)
+    except ValueError as error:
+        raise CalibrationError(f"no trains can be planned by this calibration: {error}") from None
+    return TrainPlan.model_validate_json(fitted)
+
+
+def default_plan(calibration: Calibration, seed: int = 0) -> TrainPlan:
+    """Return the trains of a default recording of a calibrated network, which serve all methods of replay."""
+    return fit_plan(conditional_plan().model_copy(update={"seed": seed}), calibration, regular=True)
 
 
 def parse(text: str) -> Calibration:

@@ -21,9 +21,11 @@ from cellbed.runformat.description import (
     ProgramMeasures,
     Reported,
 )
-from cellbed.runformat.spans import REPORTED, add_proxy, divide_server
+from cellbed.runformat.spans import REPORTED, add_proxy, divide_server, mark_live
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
+from cellbed.scenario.load_dependent import trust
+from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.roles import LineMeasures
 from cellbed.scenario.table import Table
 from cellbed.support.readable import alike
@@ -118,16 +120,13 @@ def describe(path: Path, plan: Plan, state: RunState, started: datetime, *, limi
                 {"name": name_of(law), "runs_as": name, "shown": list(law.shown) if isinstance(law, Law) else []}
                 for name, law in state.laws.items()
             ],
-            "applications": [each.as_json() for each in _describe_applications(plan, state)],
+            "applications": [
+                (replace(each, spans=mark_live(each.spans)) if scenario.live is not None else each).as_json()
+                for each in _describe_applications(plan, state)
+            ],
             "nodes": [
                 {
-                    "name": node.name,
-                    "group": node.group,
-                    "class": node.node_class,
-                    "backend": node.backend.model_dump(mode="json"),
-                    "cpus": node.cpus,
-                    "memory_bytes": node.memory_bytes,
-                    "disk_bytes": node.disk_bytes,
+                    **node.config,
                     "addresses": [str(node.ipv4), str(node.ipv6)],
                     **(
                         {"congestion_control": name_of(own)}
@@ -294,12 +293,17 @@ def cautions(plan: Plan) -> list[str]:
         *more,
         *dict.fromkeys(_describe_core(plan)),
     ]
-    return list(dict.fromkeys([*notes(plan), *replayed_ones]))
+    return list(dict.fromkeys([*notes(plan), *replay_warnings(plan), *replayed_ones]))
+
+
+def replay_warnings(plan: Plan) -> list[str]:
+    """Return a sentence for each recording that is replayed with a large error."""
+    return list(dict.fromkeys(text for each in plan.directions for text in trust(each.capacity).warnings))
 
 
 def notes(plan: Plan) -> list[str]:
-    """Return sentences on the topology, on programs that are faster than measured or choose TCP settings, and on traces
-    shorter than the run."""
+    """Return sentences on the topology, on programs that are faster than measured or choose TCP settings, on traces
+    shorter than the run, and on recordings whose replay was not checked."""
     faster = [
         f"the measured times of servers and pre-processing on {name} are divided by {group.speed:g} (speed)"
         for name, group in plan.scenario.nodes.items()
@@ -309,10 +313,25 @@ def notes(plan: Plan) -> list[str]:
     unseen = [name for name, group in plan.scenario.nodes.items() if group.backend.routed]
     if unseen and plan.scenario.transport.series:
         chosen.append(f"series: packets sent by {', '.join(unseen)} are not sampled, since other kernels send them")
-    return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_describe_lengths(plan)]
+    if (live := plan.scenario.live) is not None:
+        chosen.append(
+            f"the network behind {live.interface} is live: nothing is shaped, repetitions differ as the network does, "
+            "and it carries all packets of a server in one UDP flow (VXLAN), neither encrypted nor authenticated"
+        )
+        if sum(group.node_class != "endpoint" for group in plan.scenario.nodes.values()) > 1:
+            chosen.append(f"packets between servers pass {live.interface} twice")
+    chosen += [f"[cells.{cell.cell}] {cell.way}: {cell.shares}" for cell in plan.cells if cell.shares]
+    chosen += plan.scenario.copies()
+    unchecked = dict.fromkeys(text for each in plan.directions for text in trust(each.capacity).notes)
+    apart = plan.scenario.apart()
+    return [*faster, *chosen, *apart, *plan.scenario.idle_replicas(), *_describe_lengths(plan), *unchecked]
 
 
 def _describe_lengths(plan: Plan) -> Iterator[str]:
+    """Yield sentences on traces shorter than the run, and the warnings of replayed recordings."""
+    for _, link in plan.scenario.mobile_links():
+        if isinstance(link, RecordedLink):
+            yield from (f"{link.path.name}: {text}" for text in link.path.description.warnings)
     latest: dict[tuple[Any, Way, bool], int] = {}
     for each in plan.directions:
         key = getattr(each.capacity, "heavy", each.capacity), each.way, each.playing.looped

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cellbed.experiments.description import cautions, notes
+from cellbed.experiments.description import cautions, notes, replay_warnings
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, Run
 from cellbed.experiments.servers import Servers
@@ -26,6 +26,7 @@ from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.flows import Sampler, sample_flows
+from cellbed.testbed.machine.interface import Interface, InterfaceError
 from cellbed.testbed.machine.process import Interruption, Process
 from cellbed.testbed.machine.state import Record, process_start
 from cellbed.testbed.migration.migrations import Migrations
@@ -121,6 +122,8 @@ class RealRun(Run):
         self.options, self.interruption = options, interruption
         self._sampler: Sampler | None = None
         self._meter: Meter | None = None
+        self._interface: Interface | None = None
+        self._carried_before = (0, 0)
         self._kills_before: dict[str, int] = {}
         self._loads: list[AnyProgram] = []
         self._counts: dict[AnyProgram, dict[str, int]] = {}
@@ -131,6 +134,7 @@ class RealRun(Run):
         plan, scenario, options = self.plan, self.plan.scenario, self.options
         together = describe_overcommitment(scenario) if options.limits else []
         self.state.notes += [*notes(plan), *together]
+        self.state.warnings += replay_warnings(plan)
         for caution in [*cautions(plan), *together]:
             self.listener.note(caution)
         if not scenario.applications and options.standing is None:
@@ -157,6 +161,8 @@ class RealRun(Run):
         # Programs started by `cellbed exec`, and detached programs.
         networks, inodes = held.enter_context(contextlib.ExitStack()), set[int]()
         held.callback(kill_marked, record.identifier, inodes)
+        if (live := plan.scenario.live) is not None:
+            self._interface = held.enter_context(Interface(live.interface))
         config = plan.emulator_config(
             raw,
             control_path(record),
@@ -172,6 +178,7 @@ class RealRun(Run):
                 disks={node.name: node.disk_bytes for node in plan.nodes if node.disk_bytes is not None},
                 record=record,
                 binds=binds,
+                underlay=self._interface,
             )
         )
         for name in bed.nodes:
@@ -289,6 +296,8 @@ class RealRun(Run):
             supervisor.wait(lambda: False, t0_ns - RESTART_NS)
         emulator.restart_links(t0_ns)
         state.counted_before = emulator.counters()
+        if self._interface is not None:
+            self._carried_before = self._interface.counters()
         state.t0_ns = self.journal.t0_ns = self.t0_ns = t0_ns
         self.end_ns = t0_ns + self.plan.scenario.duration
         state.know_nodes(self.bed.nodes)
@@ -315,7 +324,9 @@ class RealRun(Run):
         self.faults.schedule(t0_ns)
         self.migrations.schedule(t0_ns)
         self.policies.schedule(t0_ns, FOREVER_NS if is_standing else self.end_ns)
-        self.guests = Guests(bed.nodes, self.record.identifier, {"migrate": self.migrations.asked})
+        self.guests = Guests(
+            bed.nodes, self.record.identifier, {"migrate": self.migrations.asked, "pause": self.faults.pause}
+        )
         self.held.callback(self.guests.close)
 
     def watch(self) -> None:
@@ -337,6 +348,9 @@ class RealRun(Run):
 
     def _step(self) -> None:
         """Process due events; called at least every 100 ms while the schedule runs."""
+        if self._interface is not None and (problem := self._interface.problem()) is not None:
+            since_s = (time.monotonic_ns() - self.t0_ns) / 1e9
+            raise InterfaceError(f"the live link was lost {since_s:.1f} s after the start of the workload: {problem}")
         if self.servers.take_reports() or self.migrations.take_ended():
             self.describe()
         self.journal.note_changes()
@@ -439,6 +453,11 @@ class RealRun(Run):
 
     def _stop_emulator(self) -> None:
         emulator, state = self.bed.emulator, self.state
+        if self._interface is not None and state.t0_ns is not None:
+            counts = zip(self._interface.counters(), self._carried_before, strict=True)
+            received, sent = (f"{max(0, now - before) / 1e6:.1f} MB" for now, before in counts)
+            text = f"{self._interface.name} received {received} and sent {sent} from the start of the workload on"
+            state.notes.append(f"{text}, with headers of the tunnels and traffic of other programs")
         try:
             counted = emulator.counters()
             account = emulator.stop()

@@ -1,12 +1,17 @@
 """Recordings of two workloads, and stages that replay them."""
 
 from cellbed.experiments.calibration import calibrate_virtually as calibrate_virtually
+from cellbed.experiments.calibration import default_plan as default_plan
+from cellbed.experiments.calibration import fit_plan as fit_plan
+from cellbed.experiments.certification import ensure_certificate as ensure_certificate
+from cellbed.experiments.certification import replay_stage as replay_stage
+from cellbed.recordings.certificate import Certificate as Certificate
 from cellbed.recordings.conditional import conditional_plan as conditional_plan
-from cellbed.recordings.derived import write_replay_files as write_replay_files
 from cellbed.recordings.description import Adaptive as Adaptive
 from cellbed.recordings.description import Calibration as Calibration
 from cellbed.recordings.description import Train as Train
 from cellbed.recordings.description import TrainPlan as TrainPlan
+from cellbed.recordings.export import export as export
 from cellbed.recordings.recording import Recording as Recording
 from cellbed.recordings.recording import read_recording as read_recording
 from cellbed.recordings.recording import write_recording as write_recording
@@ -16,15 +21,9 @@ from cellbed.recordings.series import opportunities as opportunities
 from cellbed.recordings.tool_files import heavy_text as heavy_text
 from cellbed.recordings.virtual import record_virtually as record_virtually
 from cellbed.scenario.radio import PROFILES as PROFILES
-from cellbed.scenario.recorded import calibration_idle as calibration_idle
 from cellbed.scenario.recorded import calibration_queue as calibration_queue
-from cellbed.scenario.recorded import load_replay as load_replay
+from cellbed.scenario.recorded import find_recording as find_recording
 from cellbed.support.ways import WAYS as WAYS
 from cellbed.support.ways import Way as Way
 from cellbed.testbed.links.stages import MTU as MTU
-from cellbed.testbed.links.stages import RADIO as RADIO
-from cellbed.testbed.links.stages import Parameters as Parameters
-from cellbed.testbed.links.stages import Playing as Playing
-from cellbed.testbed.links.stages import Stage as Stage
-from cellbed.testbed.links.stages import bottleneck_stage as bottleneck_stage
 from cellbed.testbed.links.stages import queue_config as queue_config

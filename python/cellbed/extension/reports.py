@@ -1,5 +1,11 @@
 """Reports: statistics over repetitions, figures, pages, and tables on the terminal."""
 
+from cellbed.measure.differences import Difference as Difference
+from cellbed.measure.differences import Estimate as Estimate
+from cellbed.measure.differences import Samples as Samples
+from cellbed.measure.differences import Seed as Seed
+from cellbed.measure.differences import difference as difference
+from cellbed.measure.differences import estimate as estimate
 from cellbed.measure.repetitions import Interval as Interval
 from cellbed.measure.repetitions import mean_interval as mean_interval
 from cellbed.measure.run_folder import replace as replace

@@ -18,7 +18,7 @@
  * - A timeout sets the window to 2 segments and begins slow start, similar to RFC 5681. Other losses change nothing
  *   in the default mode, as published.
  *
- * Compared: genericCC, 20 Mbit/s, 1, 2, 4 flows: throughput 0.99, 1.12, 1.02; queue 3.6, 4.4, 6.9 ms for 2.4, 5.3, 22
+ * Compared: genericCC, 20 Mbit/s, 1, 2, 4 flows: throughput 0.99, 1.12, 1.03; queue 3.6, 4.4, 32 ms for 2.4, 5.3, 22
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

@@ -20,22 +20,22 @@ CONFIDENCE = 0.95
 PRACTICAL = 0.01
 """Minimum difference of practical size, as a share of the reference value."""
 Samples = NDArray[np.float64]
-_ORDINATES = np.arange(1, 49)
+_ORDINATES = np.arange(1, 97)
 """Ordinates of a spectrum, the lowest, that estimate a correlation time."""
 _EXPONENTS = np.linspace(0, 0.45, 10)[:, None]
 """Exponents d of spectra that grow as frequency^(−2 d) towards 0: 0 is independence; the Hurst exponent is d + 0.5."""
-_CORNERS = np.array([[3], [6], [12], [24]])
+_CORNERS = 1.5 * 2.0 ** np.arange(6)[:, None]
 """Ordinates below which the spectrum of a process with short memory is flat."""
-_SHAPES = np.vstack([_ORDINATES ** (-2 * _EXPONENTS), 1 / (1 + (_ORDINATES / _CORNERS) ** 2)])
+_DECAYS = 1 / (1 + (_ORDINATES / _CORNERS) ** 2)
+_FLOOR = 0.3
+"""Independent part of a process with short memory, as a share of the other part at frequency 0."""
+_SHAPES = np.vstack([_ORDINATES ** (-2 * _EXPONENTS), _DECAYS, _DECAYS + _FLOOR])
 _AT_ZERO = np.append(
     [math.pi ** (2 * d) * np.sinc(d) * math.gamma(1 - 2 * d) / (1 + 2 * d) for d in _EXPONENTS.flat],
-    np.ones(len(_CORNERS)),
+    np.repeat([1, 1 + _FLOOR], len(_CORNERS)),
 )
 """Variance of the mean of n values, times n, for each shape of their spectrum (after Beran, Statistics for Long-Memory
-Processes, 1994, ch. 2)."""
-MARGIN = 15
-"""Number of additional independent requests for an interval: a run that missed its tail counts as too many independent
-requests. ``benches/interval_coverage.py`` checks the constants."""
+Processes, 1994, ch. 2). ``benches/interval_coverage.py`` checks the shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
     """Return percentiles of `samples`: seconds in order of time, +inf for requests without a good reply.
 
     The interval is distribution-free (:func:`interval_ranks`). The number of independent requests that the sample
-    counts as, minus `MARGIN`, gives its ranks, which are scaled to the sample.
+    counts as gives its ranks, which are scaled to the sample.
     """
     n, ordered = len(samples), np.sort(samples)
     found = []
@@ -97,16 +97,15 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
 
 def _with_interval(ordered: Samples, quantile: float, independent: int) -> Percentile:
     """Return a percentile of sorted samples that count as `independent` samples."""
-    n, certain = len(ordered), independent - MARGIN
-    ranks = interval_ranks(certain, quantile) if certain > 0 else None
+    n, ranks = len(ordered), interval_ranks(independent, quantile)
     value, low, high = float(ordered[rank(n, quantile) - 1]), math.inf, math.inf
     if ranks is None:
         note: str | None = (
-            f"no interval: {label(quantile)} needs {smallest_sample(quantile) + MARGIN} independent requests, a margin "
-            f"included; these {n} count as {independent}"
+            f"no interval: {label(quantile)} needs {smallest_sample(quantile)} independent requests; these {n} count "
+            f"as {independent}"
         )
     else:
-        scale = (n + 1) / (certain + 1)
+        scale = (n + 1) / (independent + 1)
         ranks = max(1, math.floor(ranks[0] * scale + 1e-9)), min(n, math.ceil(ranks[1] * scale - 1e-9))
         low, high = (float(ordered[at - 1]) for at in ranks)
         note = "no upper bound" if math.isinf(high) else None
@@ -154,9 +153,9 @@ def _correlation_time(series: Samples) -> float:
     """Return the sum of the autocorrelations of a series at all lags, positive and negative, at least 1.
 
     The sum is the spectrum at frequency 0. A spectrum that still grows towards 0 counts as growing on: the lowest
-    ordinates of the cosine transform are squared normal values around `_SHAPES`, times a level. The root of the result,
-    a deviation, is the mean over the shapes, weighted by their likelihoods (after Müller & Watson, "Measuring
-    Uncertainty about Long-Run Predictions", Review of Economic Studies 83, 2016).
+    ordinates of the cosine transform are squared normal values around `_SHAPES`, times a level. The result is the root
+    mean square over the shapes, weighted by their likelihoods (after Müller & Watson, "Measuring Uncertainty about
+    Long-Run Predictions", Review of Economic Studies 83, 2016): an uncertain shape counts as strong dependence.
     """
     if series.min() == series.max():
         return 1.0
@@ -165,7 +164,7 @@ def _correlation_time(series: Samples) -> float:
     spectrum, shapes = np.abs(lowest) ** 2 / len(mirrored) / series.var(), _SHAPES[:, : len(lowest)]
     levels = (spectrum / shapes).mean(axis=1) + np.finfo(float).tiny
     logs = -np.log(shapes).sum(axis=1) / 2 - len(lowest) / 2 * np.log(levels)
-    return max(1.0, float(np.average(np.sqrt(levels * _AT_ZERO), weights=np.exp(logs - logs.max())) ** 2))
+    return max(1.0, math.sqrt(np.average((levels * _AT_ZERO) ** 2, weights=np.exp(logs - logs.max()))))
 
 
 def _mean_ranks(samples: Samples) -> Samples:
@@ -233,24 +232,24 @@ def percentile_difference(
     first, second: latencies in order of time, seconds, +inf without a good reply; paired: whether both have the same
     requests. A bound is infinite if the runs do not support it, or if it falls among requests without a good reply.
 
-    The share of requests below a percentile has a normal error. Its variance is that of the number of independent
-    requests that the run counts as, minus `MARGIN`. The empirical quantile function turns this error into an error of
-    the latency (Woodruff, "Confidence Intervals for Medians and Other Position Measures", Journal of the American
-    Statistical Association 47, 1952; for dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles
-    for Sequences of φ-Mixing Random Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are
-    correlated: the variance of their difference follows from the series "below the percentile in one run but not in
-    the other". Both cases need as many independent requests as a percentile (:func:`percentiles`).
+    The share of requests below a percentile has a normal error, with the variance of the number of independent requests
+    that the run counts as. The empirical quantile function turns this error into an error of the latency (Woodruff,
+    "Confidence Intervals for Medians and Other Position Measures", Journal of the American Statistical Association 47,
+    1952; for dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles for Sequences of φ-Mixing
+    Random Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are correlated: the variance of their
+    difference follows from the series "below the percentile in one run but not in the other". Both cases need as many
+    independent requests as a percentile (:func:`percentiles`).
     """
     runs = first, second
     values = [percentile_value(run, quantile) for run in runs]
     value = 0.0 if values[0] == values[1] else values[1] - values[0]
     counts = [_independent(run, quantile) for run in runs]
     apart = (second <= values[1]).astype(np.float64) - (first <= values[0]) if paired else None
-    certain = (min(counts) if apart is None else len(apart) / _correlation_time(apart)) - MARGIN
+    certain = min(counts) if apart is None else len(apart) / _correlation_time(apart)
     if certain < smallest_sample(quantile) or not np.isfinite(values).all():
         return value, -math.inf, math.inf
     if apart is None:
-        deviations, correlation = [math.sqrt(quantile * (1 - quantile) / (each - MARGIN)) for each in counts], 0.0
+        deviations, correlation = [math.sqrt(quantile * (1 - quantile) / each) for each in counts], 0.0
     else:
         differ = np.count_nonzero(apart)
         variance = (differ + 4 * (differ > 0)) / len(apart) / certain  # four more, after Agresti & Coull, 1998

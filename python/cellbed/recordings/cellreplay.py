@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,14 @@ import polars as pl
 
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.series import base_delays, opportunities
-from cellbed.support.ways import Way
+from cellbed.recordings.series import SILENCE, base_delays, gaps, opportunities, visible_stretches
+from cellbed.support.ways import WAYS, Way
 
 Int64 = npt.NDArray[np.int64]
 
 LightRow = tuple[int, int, list[int]]
 """Sending time of a train, its base delay, and the arrivals of the other packets after the first one's, sorted; ns."""
+_MOST_ROWS = 10_000_000
 Offsets = list[tuple[int, int]]
 """Packet size in bytes, and its additional delay in ns, relative to a packet of the recorder's size."""
 
@@ -38,16 +40,22 @@ class CellReplay:
 def derive(recording: Recording, way: Way, train: int | None = None) -> CellReplay:
     """Return the method's input for one direction of a recording.
 
-    train: number of packets of the trains that become light rows; default: the calibrated number, or, if no train has
-    this number, the longest trains of the recording.
+    train: number of packets of the trains that become light rows; default: the number in the only kind of trains with
+    several full packets both ways, or the calibrated number; if no train has this number, the longest trains' number.
 
     Errors: :class:`RecordingError` for a recording without saturation or without trains in this direction.
     """
     calibration = recording.description.calibration
     calibrated = getattr(calibration.directions, way) if calibration else None
     offsets = getattr(calibration.compensation, way) if calibration else ()
+    plan = recording.description.light.plan
+    size = recording.description.packet_bytes
+    full = (it for it in (plan.rotation if plan else ()) if it.up_bytes == it.down_bytes == size)
+    regular = {(it.up, it.down) for it in full if min(it.up, it.down) > 1}
+    if train is None:
+        train = min(regular)[WAYS.index(way)] if len(regular) == 1 else calibrated and calibrated.train
     return CellReplay(
-        light=light_rows(recording, way, train if train is not None else calibrated and calibrated.train),
+        light=light_rows(recording, way, train),
         heavy=opportunities(recording, way),
         offsets=list(offsets),
         idle_ns=calibrated.idle_ns if calibrated else None,
@@ -59,8 +67,9 @@ def light_rows(recording: Recording, way: Way, train: int | None = None) -> list
 
     A row stands for a train whose packets have the recorder's size, with at least one arrival. For both directions, its
     time is the sending time of the train's first uplink packet. A lost packet is no opportunity, a duplicated packet is
-    one, in order of arrival. The base delay of an unanswered train is interpolated between its neighbours. Another
-    tool's files lack the lengths of trains: all their rows count.
+    one, in order of arrival. The base delay of an unanswered train is interpolated between its neighbours. Seconds
+    without trains, as during saturation by the same device, repeat the rows of the span before, or else the next.
+    Another tool's files lack the lengths of trains: all their rows count.
 
     Errors: :class:`RecordingError` without such trains.
     """
@@ -86,4 +95,17 @@ def light_rows(recording: Recording, way: Way, train: int | None = None) -> list
     own = rows.join(delays, on="train", how="left", maintain_order="left")["delay_ns"]
     base = own.fill_null(pl.Series(np.rint(between).astype(np.int64)))
     after_first = rows.select(pl.col("arrived").list.eval(pl.element() - pl.element().first())).to_series()
-    return list(zip(times.tolist(), base.to_list(), after_first.to_list(), strict=True))
+    found = list(zip(times.tolist(), base.to_list(), after_first.to_list(), strict=True))
+    return sorted([*found, *_repeated_rows(recording, found)])
+
+
+def _repeated_rows(recording: Recording, rows: list[LightRow]) -> Iterator[LightRow]:
+    shown = visible_stretches(recording.description, "light")
+    for gap, source in gaps(shown, recording.description.duration_ns):
+        if gap.end - gap.start >= SILENCE:
+            inside = [row for row in rows if source.start <= row[0] < source.end]
+            if len(inside) * (gap.end - gap.start) > _MOST_ROWS * (source.end - source.start):
+                raise RecordingError(f"no trains from {gap.start} to {gap.end} ns: too long to repeat others")
+            for begin in range(gap.start, gap.end, source.end - source.start):
+                again = ((begin + time - source.start, base, after) for time, base, after in inside)
+                yield from (row for row in again if row[0] < gap.end)

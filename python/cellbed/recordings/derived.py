@@ -6,16 +6,17 @@ They depend only on the recording's directory, which can be copied to another ma
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, get_args
 
 import cellbed
 from cellbed.recordings.cellreplay import LightRow, derive
-from cellbed.recordings.conditional import conditional_plan, model_text
-from cellbed.recordings.description import Description, Train, TrainPlan
+from cellbed.recordings.conditional import model_text
+from cellbed.recordings.description import Description
 from cellbed.recordings.errors import RecordingError
-from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
+from cellbed.recordings.recording import DOWNLOADS, FILES, Recording, read_recording, write_folder
 from cellbed.recordings.series import base_delay, opportunities
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.support import user_folders
@@ -29,8 +30,9 @@ cellreplay: the paper's method (Sentosa et al., NSDI 2025, §4.3). saturation: t
 half the minimum round-trip time as delay, as in Mahimahi (Netravali et al., ATC 2015). conditional: our method, with
 recorded packets in the same situation (:mod:`cellbed.recordings.conditional`).
 """
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
-_REVISION = 2
+_REVISION = 6
 """Revision of the derived files; increase it when the same recording gives other files."""
 
 _LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
@@ -51,26 +53,33 @@ class ReplayFiles:
 
 
 def is_conditional(description: Description) -> bool:
-    """Return whether a recording has the trains of :func:`cellbed.recordings.conditional.conditional_plan`, with any
-    gaps."""
+    """Return whether a recording's trains show what the method conditional learns: single packets and bursts of several
+    lengths after several gaps."""
     plan = description.light.plan
-    return plan is not None and _trains(plan) == _trains(conditional_plan())
+    if plan is None:
+        return False
+    gaps = {train.gap_ns or plan.gap_ns for train in plan.rotation}
+    lengths = [{getattr(train, way) for train in plan.rotation} for way in ("up", "down")]
+    return len(gaps) > 3 and all(1 in each and len(each) > 3 for each in lengths)
 
 
-def _trains(plan: TrainPlan) -> list[Train]:
-    return [train.model_copy(update={"gap_ns": None}) for train in plan.rotation]
-
-
-def replay_files(folder: Path, way: Way, method: Method, name: str | None = None) -> ReplayFiles:
+def replay_files(
+    folder: Path,
+    way: Way,
+    method: Method,
+    name: str | None = None,
+    change: Callable[[Recording, Way], Recording] | None = None,
+) -> ReplayFiles:
     """Return the files for the replay of a direction of the recording in `folder`, derived at first use.
 
-    name: prefix of the files; default: name of the folder.
+    name: prefix of the files; default: name of the folder. change: applied to the recording before.
     Errors: :class:`RecordingError`.
     """
-    stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}"
+    stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}" + (f".{change.__name__}" if change else "")
     made = cache_folder() / _key(folder, stem)
     if not made.is_dir():
-        texts = _texts(read_recording(folder), way, method)
+        recording = read_recording(folder)
+        texts = _texts(change(recording, way) if change else recording, way, method)
         try:
             write_folder(made, lambda unfinished: _write(texts, unfinished, stem))
         except RecordingError as error:
@@ -137,11 +146,17 @@ def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
 
 def _key(folder: Path, stem: str) -> str:
     """Return the name of derived files, a hash of their inputs."""
-    digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem)).encode())
-    for name in FILES:
+    made_of = cellbed.__version__, _REVISION, stem, fingerprint(folder)
+    return hashlib.sha256(repr(made_of).encode()).hexdigest()[:40]
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a hash of the files of the recording in `folder`."""
+    digest = hashlib.sha256()
+    for name in (*FILES, DOWNLOADS):
         try:
             with inputs.open_file(folder / name) as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
             digest.update(b"-")  # the error is reported when the recording is read
-    return digest.hexdigest()[:40]
+    return digest.hexdigest()

@@ -21,6 +21,9 @@ VERSION: Final = 1
 Workload = Literal["light", "heavy"]
 """Packet trains with pauses in between, or saturation (Sentosa et al., "CellReplay", NSDI 2025, §4.2)."""
 
+Activity = Literal[Workload, "downloads"]
+"""A workload, or downloads by TCP."""
+
 Nanos = Annotated[int, Field(ge=0)]
 Bytes = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0)]
@@ -92,9 +95,9 @@ class Heavy(Part):
 
 
 class Span(Part):
-    """The time span of a workload."""
+    """The time span of a workload or of downloads."""
 
-    workload: Workload
+    workload: Activity
     start_ns: int
     end_ns: int
 
@@ -160,6 +163,7 @@ class CalibratedDirection(Part):
     saturated_bps: Annotated[float, Field(ge=0)] | None = None
     saturated_error_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Standard error of it.")
     slowest_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Rate of the slowest second.")
+    watched_ns: Nanos = Field(default=0, description="Duration of the search for the slowest second.")
     lengths: tuple[Length, ...] = ()
     errors: tuple[LengthError, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -206,6 +210,9 @@ class Calibration(Part):
     compensation: Compensation = Compensation()
     round_trip_ns: RoundTrip | None = None
     verdict: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = Field(default=(), description="Facts that could not be established, in sentences.")
+    span_ns: Nanos = Field(default=0, description="Duration of the calibration.")
+    bytes: Count = Field(default=0, description="Bytes that it sent both ways, by IP lengths.")
 
     def recorder_json(self) -> str:
         """Return the calibration as ``cellbed calibrate --out`` writes it, for ``cellbed record --calibration``."""
@@ -234,6 +241,17 @@ class Signal(Part):
     place: str | None = None
     mobility: str | None = None
     note: str | None = None
+
+
+class Position(Part):
+    """Medians of the positions during the recording; null is unknown."""
+
+    fixes: Annotated[int, Field(ge=1)] = Field(description="Number of positions.")
+    latitude: Annotated[float, Field(ge=-90, le=90)] = Field(description="WGS 84, degrees.")
+    longitude: Annotated[float, Field(ge=-180, le=180)]
+    altitude_m: float | None = Field(default=None, description="Above mean sea level.")
+    speed_m_s: Annotated[float, Field(ge=0)] | None = None
+    accuracy_m: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Horizontal error.")
 
 
 class Counts(Part):
@@ -274,6 +292,7 @@ class Description(Part):
     clock: Clocks = Clocks()
     calibration: Calibration | None = None
     signal: Signal = Signal()
+    position: Position | None = None
     counts: dict[str, Counts] = Field(default={}, description="Counts by name of the file without its ending.")
     warnings: tuple[str, ...] = Field(default=(), description="Warnings for users of the recording, in sentences.")
     imported: Imported | None = None

@@ -11,12 +11,15 @@ from cellbed.archive.entry import Draft
 from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
 from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
+from cellbed.archive.importers.format import add_metadata
+from cellbed.archive.index import OTHER_NAMES
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.tool_files import NAMES
 from cellbed.support.ways import WAYS
 
 if TYPE_CHECKING:
+    from cellbed.recordings.description import Description
     from cellbed.recordings.recording import Recording
 
 _FOLDER = "recording"
@@ -39,7 +42,7 @@ def _folder_format(
         if not path.is_dir():
             raise TraceError(f"{path}: {title} is one folder, with a {marks[0]}")
         try:
-            _fill(draft, load(path, asked))
+            _fill(draft, load(path, asked), path)
         except RecordingError as error:
             raise TraceError(str(error)) from None
         if "idle_ns" in options and asked.idle_ns is None:
@@ -79,12 +82,30 @@ def recognise(paths: Sequence[Path], as_format: str | None = None) -> Importer:
     return recognise_among(paths, as_format, FORMATS)
 
 
-def _fill(draft: Draft, recording: Recording) -> None:
-    from cellbed.recordings.recording import write_recording
+def _fill(draft: Draft, recording: Recording, source: Path) -> None:
+    from cellbed.recordings.recording import SAMPLES, read_samples, write_recording
 
+    samples = {name: read_samples(source, name) for name in SAMPLES}
     write_recording(recording, draft.folder / _FOLDER)
+    for name, table in samples.items():
+        if table is not None:
+            table.write_parquet(draft.folder / _FOLDER / f"{name}.parquet")
     draft.recording = _FOLDER
+    _fill_origin(draft, recording.description)
     _fill_series(draft, recording)
+
+
+def _fill_origin(draft: Draft, description: Description) -> None:
+    """Take metadata that the user has not given from the recording's description."""
+    signal, position = description.signal, description.position
+    technology = signal.technology and OTHER_NAMES.get(signal.technology, signal.technology.partition("-")[0])
+    place, speed = signal.place, None
+    if position is not None:
+        place = place or f"{position.latitude:.5f}, {position.longitude:.5f}"
+        speed = None if position.speed_m_s is None else f"{position.speed_m_s:.1f} m/s"
+    add_metadata(
+        draft, operator=signal.operator, technology=technology, place=place, mobility=signal.mobility, speed=speed
+    )
 
 
 def _fill_series(draft: Draft, recording: Recording) -> None:

@@ -1,8 +1,9 @@
-"""The packets of one workload in one direction: a table, its rules, and its counts."""
+"""Tables of a recording and their rules: packets of one workload in one direction, with counts; downloads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -25,7 +26,14 @@ length. sent_ns, arrived_ns: ns since the recording's time zero on the client's 
 arrived_ns: first copy. copies: number that arrived.
 """
 
-_MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns"})
+DOWNLOADS: dict[str, pl.DataType] = {"bytes": pl.UInt64(), "started_ns": pl.Int64(), "taken_ns": pl.Int64()}
+"""Columns of the table of downloads by TCP and their types; rows in order of started_ns.
+
+bytes: size of the file. started_ns: first SYN, ns since the recording's time zero on the client's clock. taken_ns: time
+from it to the file's last byte, ns; null if the download was not completed.
+"""
+
+_MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns", "taken_ns"})
 _Rule = tuple[pl.Expr, str]
 
 
@@ -40,11 +48,25 @@ def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
     Errors: :class:`RecordingError` with `where` and the missing or mistyped column, or the first row (from 1) that
     breaks a rule.
     """
-    missing = [name for name in COLUMNS if name not in table.columns]
+    return _check(table, COLUMNS, _packet_rules(), where)
+
+
+def check_downloads(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
+    """Return the table if it has the columns and types of :data:`DOWNLOADS`, and valid rows.
+
+    Errors: as for :func:`check_packets`.
+    """
+    return _check(table, DOWNLOADS, _download_rules(), where)
+
+
+def _check(
+    table: pl.DataFrame, columns: dict[str, pl.DataType], rules: Iterator[_Rule], where: Path | str
+) -> pl.DataFrame:
+    missing = [name for name in columns if name not in table.columns]
     if missing:
         raise RecordingError(f"{where}: no column '{missing[0]}': it has {', '.join(table.columns) or 'none'}")
-    table = pl.DataFrame([_cast(table[name], kind, where) for name, kind in COLUMNS.items()])
-    for broken, reason in _rules():
+    table = pl.DataFrame([_cast(table[name], kind, where) for name, kind in columns.items()])
+    for broken, reason in chain(_present(columns), rules):
         rows = table.select(broken.fill_null(False).arg_true().head(1)).to_series()
         if len(rows):
             row = int(rows[0])
@@ -77,11 +99,23 @@ def _cast(column: pl.Series, kind: pl.DataType, where: Path | str) -> pl.Series:
     return typed
 
 
-def _rules() -> Iterator[_Rule]:
-    """Yield conditions of invalid rows with messages, in order."""
-    for name in COLUMNS:
+def _present(columns: dict[str, pl.DataType]) -> Iterator[_Rule]:
+    """Yield the conditions of rows that lack a value, with messages."""
+    for name in columns:
         if name not in _MAY_BE_NULL:
             yield pl.col(name).is_null(), f"{name} is missing"
+
+
+def _download_rules() -> Iterator[_Rule]:
+    """Yield conditions of invalid downloads with messages, in order."""
+    yield pl.col("bytes") == 0, "a file has at least one byte"
+    yield pl.col("started_ns") < 0, "started_ns is before the recording's time zero"
+    yield pl.col("taken_ns") <= 0, "taken_ns must be above 0"
+    yield pl.col("started_ns") < pl.col("started_ns").shift(1), "rows must be in order of started_ns"
+
+
+def _packet_rules() -> Iterator[_Rule]:
+    """Yield conditions of invalid packets with messages, in order."""
     for name in ("sent_ns", "arrived_ns"):
         yield pl.col(name) < 0, f"{name} is before the recording's time zero"
     yield pl.col("bytes") == 0, "a packet has at least one byte"

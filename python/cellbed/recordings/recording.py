@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 import polars as pl
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from cellbed.archive.unfinished import make_unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
-from cellbed.recordings.packets import check_packets, count, empty
+from cellbed.recordings.packets import check_downloads, check_packets, count, empty
 from cellbed.recordings.recorder import run_recorder
 from cellbed.support.ways import Way
 from cellbed_node import inputs
@@ -24,16 +25,27 @@ JOURNAL = "journal"
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
 """Names of the packet files without suffix."""
 FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
-"""Names of the files from which replays are derived."""
+"""Names of the files that replays are derived from."""
+DOWNLOADS = "downloads.parquet"
 
 _LARGEST_DESCRIPTION = 1 << 26
+
+SAMPLES: Final[Mapping[str, dict[str, Any]]] = {
+    "position": {"at_ns": pl.Int64}
+    | dict.fromkeys(("latitude", "longitude", "altitude_m", "speed_m_s", "accuracy_m"), pl.Float64),
+    "signal": {"at_ns": pl.Int64}
+    | dict.fromkeys(("device", "technology", "cell"), pl.String)
+    | dict.fromkeys(("rsrp_dbm", "rsrq_db", "sinr_db"), pl.Float64),
+}
+"""Columns of the optional files of samples, by name without suffix. at_ns: since time zero; null is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
     """Packet trains and saturation over a network.
 
-    The tables have the columns of :data:`cellbed.recordings.packets.COLUMNS`.
+    The tables of packets have the columns of :data:`cellbed.recordings.packets.COLUMNS`; downloads has those of
+    :data:`cellbed.recordings.packets.DOWNLOADS`, and is ``None`` without downloads.
     """
 
     description: Description
@@ -41,6 +53,7 @@ class Recording:
     light_downlink: pl.DataFrame
     heavy_uplink: pl.DataFrame
     heavy_downlink: pl.DataFrame
+    downloads: pl.DataFrame | None = None
 
     def packets(self, workload: Workload, way: Way) -> pl.DataFrame:
         """Return the packets of a workload in one direction."""
@@ -75,7 +88,23 @@ def read_recording(folder: Path | str) -> Recording:
     tables = {
         stem.replace("-", "_"): _packets(folder / f"{stem}.parquet", stem in description.counts) for stem in STEMS
     }
-    return Recording(description, **tables)
+    downloads = folder / DOWNLOADS
+    fetched = check_downloads(_parquet(downloads), downloads) if downloads.exists() else None
+    return Recording(description, **tables, downloads=fetched)
+
+
+def read_samples(folder: Path, name: str) -> pl.DataFrame | None:
+    """Return the samples of a recording, a table of :data:`SAMPLES`; ``None`` without any.
+
+    Errors: as for :func:`read_recording`.
+    """
+    path = folder / f"{name}.parquet"
+    if not path.exists():
+        return None
+    table = _parquet(path)
+    if dict(table.schema) != SAMPLES[name]:
+        raise RecordingError(f"{path}: a table of the {name} has the columns {', '.join(SAMPLES[name])}")
+    return table
 
 
 def read_description(folder: Path) -> Description:
@@ -116,8 +145,11 @@ def write_recording(recording: Recording, folder: Path | str) -> Path:
     recording = recording.counted()
     for stem, table in recording.tables():
         check_packets(table, f"{stem}.parquet")
+    downloads = None if recording.downloads is None else check_downloads(recording.downloads, DOWNLOADS)
 
     def fill(unfinished: Path) -> None:
+        if downloads is not None:
+            downloads.write_parquet(unfinished / DOWNLOADS)
         for stem, table in recording.tables():
             table.write_parquet(unfinished / f"{stem}.parquet")
         text = recording.description.model_dump_json(indent=2)

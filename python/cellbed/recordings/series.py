@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from cellbed.recordings.description import Description
+from cellbed.recordings.description import Description, Workload
 from cellbed.recordings.errors import RecordingError
-from cellbed.recordings.recording import Recording
+from cellbed.recordings.recording import Recording, read_recording, read_samples
 from cellbed.support.ways import WAYS, Way
 
 
@@ -72,6 +73,34 @@ def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
     return joined.select("train", "time_ns", delay_ns=pl.col("arrived_ns") - pl.col("sent_ns"))
 
 
+def queue_limit(recording: Recording, way: Way) -> int | None:
+    """Return the limit of the bottleneck queue that the saturation of a direction shows.
+
+    The limit is the median of the bytes that wait when packets are lost, if most of these losses are a full queue's:
+    if the saturation loses more than twice the share of the trains, whose losses are the path's.
+
+    Args:
+        recording: The recording.
+        way: The direction.
+
+    Returns:
+        The limit, bytes; ``None`` if the queue did not overflow.
+    """
+    light, heavy = (recording.packets(workload, way).drop_nulls("sent_ns") for workload in ("light", "heavy"))
+    heavy = heavy.sort("sent_ns", "index")
+    lost = heavy["arrived_ns"].is_null().to_numpy()
+    if not len(light) or lost.sum() <= 2 * light["arrived_ns"].null_count() / len(light) * len(lost):
+        return None
+    there = heavy.filter(~lost)
+    if not len(there):
+        return None
+    least = (there["arrived_ns"] - there["sent_ns"]).min()
+    left = np.sort(there["arrived_ns"].to_numpy()) - least
+    gone = np.searchsorted(left, heavy["sent_ns"].to_numpy()[lost], "right")
+    waiting = np.cumsum(~lost)[lost] - gone
+    return int(np.median(waiting)) * recording.description.packet_bytes
+
+
 def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataFrame:
     """Return the saturation packets of a direction that arrived in each bin, from time zero to the recording's end.
 
@@ -98,6 +127,33 @@ def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataF
     )
 
 
+def rates_and_rsrp(recording: Recording, way: Way, signal: pl.DataFrame, bin_ns: int = 200_000_000) -> pl.DataFrame:
+    """Return the rates of a direction in saturated bins with the power of the signal then.
+
+    signal: samples of the signal; of several devices, those of the first one. Columns: rsrp_dbm, of the nearest sample
+    within a second; rate_bit_s.
+    """
+    known = signal.filter(pl.col("rsrp_dbm").is_finite(), pl.col("at_ns").is_not_null())
+    first = known.filter(pl.col("device") == pl.col("device").first()).sort("at_ns")
+    spans = [span for span in recording.description.spans if span.workload == "heavy"]
+    middle = (pl.col("time_s") * 1e9 + bin_ns / 2).cast(pl.Int64)
+    bins = rates(recording, way, bin_ns).with_columns(at_ns=middle)
+    inside = [pl.col("at_ns").is_between(span.start_ns + bin_ns, span.end_ns - bin_ns) for span in spans]
+    bins = bins.filter(pl.any_horizontal(pl.lit(not spans), *inside))
+    joined = bins.join_asof(first.select("at_ns", "rsrp_dbm"), on="at_ns", strategy="nearest", tolerance=_SIMULTANEOUS)
+    return joined.drop_nulls("rsrp_dbm").select("rsrp_dbm", "rate_bit_s")
+
+
+def signal_of(folder: Path, parts: Container[str]) -> dict[Way, pl.DataFrame]:
+    """Return :func:`rates_and_rsrp` of the directions among `parts`, without those that have none."""
+    signal = read_samples(folder, "signal")
+    if signal is None:
+        return {}
+    recording = read_recording(folder)
+    found = {way: rates_and_rsrp(recording, way, signal) for way in WAYS if way in parts}
+    return {way: rows for way, rows in found.items() if rows.height}
+
+
 def delays(recording: Recording) -> pl.DataFrame:
     """Return the round-trip times of the trains' first packets, in order of time.
 
@@ -116,9 +172,12 @@ def _bin(table: pl.DataFrame, column: str, bin_ns: int) -> pl.dataframe.group_by
     return table.with_columns(bin=pl.col(column) // bin_ns).group_by("bin")
 
 
+_SIMULTANEOUS = 1_000_000_000
+"""Maximum time between a rate and the signal that belongs to it, ns."""
+
 Int64 = npt.NDArray[np.int64]
 
-_SILENCE = 1_000_000_000
+SILENCE = 1_000_000_000
 """Minimum time without an arrival, ns, until a network counts as unreachable. A trace that ends this much before
 the recording is closed by an opportunity at the recording's end."""
 
@@ -171,8 +230,8 @@ def idle_warnings(recording: Recording) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """A time, ns, with the capacity shown by saturation."""
+class Stretch:
+    """A time, ns, with the packets of a workload."""
 
     start: int
     end: int
@@ -212,44 +271,44 @@ def opportunities(
     end = recording.description.duration_ns
     if not any(span.workload == "heavy" for span in recording.description.spans):
         return found[found <= end]
-    shown = _visible_stretches(recording.description, (base_delay(recording) or 0) - earlier_ns)
+    shown = visible_stretches(recording.description, "heavy", (base_delay(recording) or 0) - earlier_ns)
     seen = [found[(found >= it.start) & (found <= it.end)] for it in shown]
-    filled = [_repeat(found, source, gap) for gap, source in _gaps(shown, _Stretch(0, end))]
+    filled = [_repeat(found, source, gap) for gap, source in gaps(shown, end)]
     silent = _outages(recording, way)
     made = np.concatenate([found[:0], *filled])
     for outage in silent:
         made = made[(made < outage.start) | (made >= outage.end)]
     whole = np.sort(np.concatenate([made, *seen]))
-    if not len(whole) or end - whole[-1] > _SILENCE:
+    if not len(whole) or end - whole[-1] > SILENCE:
         whole = np.append(whole, end)
     return whole
 
 
-def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch]:
-    """Return the spans whose arrivals show the capacity: the saturated time, delayed by the transit time of packets."""
+def visible_stretches(description: Description, workload: Workload, later_ns: int = 0) -> list[Stretch]:
+    """Return the spans of a workload, joined. later_ns: delay of all times, such as the transit time of packets."""
     end = description.duration_ns
-    spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
-    found: list[_Stretch] = []
+    spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == workload)
+    found: list[Stretch] = []
     for start, last in spans:
-        stretch = _Stretch(max(0, start + later_ns), min(end, last + later_ns))
+        stretch = Stretch(max(0, start + later_ns), min(end, last + later_ns))
         if found and stretch.start <= found[-1].end:
-            found[-1] = _Stretch(found[-1].start, max(found[-1].end, stretch.end))
+            found[-1] = Stretch(found[-1].start, max(found[-1].end, stretch.end))
         elif stretch.start < stretch.end:
             found.append(stretch)
     return found
 
 
-def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _Stretch]]:
-    """Return times without saturation, each with the time that fills it."""
-    if shown and shown[0].start > whole.start:
-        yield _Stretch(whole.start, shown[0].start), shown[0]
-    for before, after in pairwise([*shown, _Stretch(whole.end, whole.end)]):
+def gaps(shown: list[Stretch], end: int) -> Iterator[tuple[Stretch, Stretch]]:
+    """Yield the times between the stretches from 0 to `end`, each with the stretch that fills it."""
+    if shown and shown[0].start > 0:
+        yield Stretch(0, shown[0].start), shown[0]
+    for before, after in pairwise([*shown, Stretch(end, end)]):
         if before.end < after.start:
-            yield _Stretch(before.end, after.start), before
+            yield Stretch(before.end, after.start), before
 
 
-def _outages(recording: Recording, way: Way) -> list[_Stretch]:
-    """Return times of at least a second in which trains were sent and none arrived, until the next arrival."""
+def _outages(recording: Recording, way: Way) -> list[Stretch]:
+    """Return times of at least a second with sent trains, but without arrivals, until the next arrival."""
     arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
     sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
     times = sent["sent_ns"].to_numpy()
@@ -257,11 +316,11 @@ def _outages(recording: Recording, way: Way) -> list[_Stretch]:
     edges = np.diff(there.astype(np.int8), prepend=1, append=1)
     begins, ends = times[np.flatnonzero(edges[:-1] < 0)], np.flatnonzero(edges > 0)
     until = np.append(times, recording.description.duration_ns)[ends]
-    stretches = (_Stretch(int(begin), int(end)) for begin, end in zip(begins, until, strict=True))
-    return [stretch for stretch in stretches if stretch.end - stretch.start >= _SILENCE]
+    stretches = (Stretch(int(begin), int(end)) for begin, end in zip(begins, until, strict=True))
+    return [stretch for stretch in stretches if stretch.end - stretch.start >= SILENCE]
 
 
-def _repeat(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
+def _repeat(times: Int64, source: Stretch, gap: Stretch) -> Int64:
     """Return the times of `source`, repeated from its begin, in a gap."""
     period = source.end - source.start
     pattern = times[(times >= source.start) & (times < source.end)] - source.start

@@ -37,6 +37,7 @@ def summarise(recording: Recording) -> dict[str, Any]:
         "packets": {stem: count(table).model_dump() for stem, table in recording.tables()},
         "calibration": _calibration(recording),
         "signal": {key: value for key, value in it.signal.model_dump().items() if value is not None},
+        "position": None if it.position is None else it.position.model_dump(),
         "warnings": [*it.warnings, *idle_warnings(recording)],
     }
 
@@ -130,9 +131,12 @@ def _closing_lines(summary: Mapping[str, Any]) -> Iterator[str]:
             if (found := calibration.get(way)) is not None:
                 yield f"{way} calibrated: {', '.join(_parameters(found))}"
         yield from calibration["verdict"]
+    if (position := summary["position"]) is not None:
+        speed = "" if position["speed_m_s"] is None else f", speed {position['speed_m_s']:.1f} m/s"
+        yield f"position: {position['latitude']:.5f}, {position['longitude']:.5f}{speed} (medians)"
     signal = ", ".join(f"{key} {value}" for key, value in summary["signal"].items())
     yield f"signal: {signal or 'not known'}"
-    for warning in summary["warnings"]:
+    for warning in (*summary["warnings"], *summary.get("certificate", ())):
         yield f"note: {warning}"
 
 

@@ -40,7 +40,8 @@ def heavy_text(times: npt.NDArray[np.int64]) -> str:
     Returns:
         A line for each opportunity, rounded to whole ms.
     """
-    return "".join(f"{time}\n" for time in ((times + _MS // 2) // _MS).tolist())
+    millis, counts = np.unique((times + _MS // 2) // _MS, return_counts=True)
+    return "".join(f"{ms}\n" * count for ms, count in zip(millis.tolist(), counts.tolist(), strict=True))
 
 
 def offsets_text(offsets: Offsets, *, stepped: bool) -> str:

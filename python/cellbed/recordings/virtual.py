@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -28,7 +29,7 @@ from cellbed.recordings.description import (
     Span,
     TrainPlan,
 )
-from cellbed.recordings.packets import COLUMNS
+from cellbed.recordings.packets import COLUMNS, DOWNLOADS
 from cellbed.recordings.recording import Recording
 
 Int64 = npt.NDArray[np.int64]
@@ -37,6 +38,11 @@ SECOND = 1_000_000_000
 
 FASTEST_BPS = 10_000_000_000
 """Maximum rate of an adaptive saturation, bit/s."""
+
+_REQUEST_BYTES = 200
+_REPEATS, _MOST_DOWNLOADS, _LARGEST_DOWNLOAD = 4, 500, 100_000_000
+_PATIENCE_NS = 60 * SECOND
+"""Maximum duration of a download, ns."""
 
 Pair = tuple[Link, Link]
 """Uplink and downlink of one device."""
@@ -71,6 +77,7 @@ def record_virtually(
     *,
     duration_ns: int,
     packet_bytes: int = 1400,
+    downloads: Sequence[int] = (),
 ) -> Recording:
     """Record two workloads in virtual time, each on a separate device.
 
@@ -86,6 +93,7 @@ def record_virtually(
             begins when the queues are full for the first time.
         duration_ns: Length of the recording.
         packet_bytes: Size of the saturating packets.
+        downloads: Bytes of files that a third device downloads by TCP, over links equal to `light`, one after another.
 
     Returns:
         The recording.
@@ -99,12 +107,13 @@ def record_virtually(
     )
     up = _through(light[0], up_trains)
     down_trains = _answers(plan, up_trains, up)
-    down = _through(light[1], down_trains)
+    down = _through(light[1], down_trains, up_trains.at if _is_coupled(light[1]) else ())
     passed = ((up_trains, up), (down_trains, down), *((each.sent, each.fate) for each in (up_heavy, down_heavy)))
     spans = [Span(workload="light", start_ns=0, end_ns=duration_ns)]
     if any(saturation):
         full = max(filled.full_ns() for filled in (up_heavy, down_heavy))
         spans.append(Span(workload="heavy", start_ns=full, end_ns=duration_ns))
+    columns = [(sent.train, sent.index, sent.size, sent.at, fate.arrived) for sent, fate in passed]
     known = Clock(offset_ns=0, drift_ppm=0.0, uncertainty_ns=0)
     made = repr((plan, saturation, duration_ns, packet_bytes)).encode()
     digest = hashlib.sha256(made + b"".join(fate.arrived.tobytes() for _, fate in passed))
@@ -121,8 +130,66 @@ def record_virtually(
         light=Light(plan=plan),
         heavy=Heavy(uplink=saturation[0], downlink=saturation[1]),
         clock=Clocks(light=known, heavy=known),
+        warnings=tuple(_core.light_doubts(columns[:2], columns[2:])),
     )
-    return Recording(description, *(_table(sent, fate) for sent, fate in passed)).counted()
+    recording = Recording(description, *(_table(sent, fate) for sent, fate in passed)).counted()
+    if not downloads:
+        return recording
+    # At random times: regular ones could meet the same phase of a network's cycles.
+    starts = (np.arange(len(downloads)) + np.random.default_rng(plan.seed).random(len(downloads))) / len(downloads)
+    asked = pl.DataFrame({"bytes": downloads, "started_ns": (starts * duration_ns).astype(np.int64)})
+    return replace(recording, downloads=_download(light, asked))
+
+
+def send_again(recording: Recording, links: Pair) -> Recording:
+    """Return a recording of other links with the same trains and downloads, sent at the same times.
+
+    An answer is sent when the first packet of its train arrives, later by the server's recorded delay. Each download
+    is repeated within a second, so that chance adds less.
+
+    Args:
+        recording: A recording.
+        links: Uplink and downlink.
+
+    Returns:
+        The recording with other arrivals; its saturation is unchanged.
+    """
+    there = recording.light_uplink.drop_nulls("sent_ns")
+    up_sent = _Sent(*(there[name].to_numpy().astype(np.int64) for name in ("train", "index", "bytes", "sent_ns")))
+    up = _through(links[0], up_sent)
+    firsts = pl.DataFrame({"train": there["train"], "now": up.arrived, "then": there["arrived_ns"]})
+    arrived = firsts.group_by("train").agg(pl.col("now").filter(pl.col("now") >= 0).min(), pl.col("then").min())
+    late = pl.col("sent_ns").forward_fill().over("train").fill_null(pl.col("then")) - pl.col("then")
+    back = recording.light_downlink.join(arrived, on="train", maintain_order="left").drop_nulls(["now", "then"])
+    back = back.with_columns(sent_ns=pl.col("now") + late.clip(0))
+    down_sent = _Sent(*(back[name].to_numpy().astype(np.int64) for name in ("train", "index", "bytes", "sent_ns")))
+    asked = recording.downloads
+    if asked is not None:
+        later = [pl.col("started_ns") + part * SECOND // _REPEATS for part in range(_REPEATS)]
+        asked = asked.filter(pl.col("bytes") <= _LARGEST_DOWNLOAD).head(_MOST_DOWNLOADS)
+        asked = pl.concat([asked.with_columns(started_ns=at) for at in later]).sort("started_ns")
+    return replace(
+        recording,
+        light_uplink=_table(up_sent, up),
+        light_downlink=_table(down_sent, _through(links[1], down_sent)),
+        downloads=None if asked is None else _download(links, asked),
+    )
+
+
+def _download(links: Pair, asked: pl.DataFrame) -> pl.DataFrame:
+    """Return downloads by TCP, each over links that a packet has used 0.2 to 1 s before, as after the trains of a
+    recorder. asked: columns bytes and started_ns."""
+    up, down = ((json.dumps(link.stages), [(at, i, json.dumps(to)) for at, i, to in link.changes]) for link in links)
+    path = _core.Path(up, down, 0)
+    taken = []
+    for size, at in asked.select("bytes", "started_ns").iter_rows():
+        own, pause = path.copy(), SECOND // 5 + at % (SECOND * 4 // 5)
+        own.trains(max(0, at - pause), [1], SECOND, 1400, 100, True, at)
+        [start], [end], _, _ = own.downloads(
+            at, [size], [], _REQUEST_BYTES, False, '{"control": "cubic"}', at + _PATIENCE_NS
+        )
+        taken.append(int(end - start) if end >= 0 else None)
+    return asked.with_columns(taken_ns=pl.Series(taken, dtype=pl.Int64)).cast(dict(DOWNLOADS))  # type: ignore[arg-type]
 
 
 def _train_starts(plan: TrainPlan, duration_ns: int) -> tuple[Int64, Int64]:
@@ -198,13 +265,17 @@ def _evenly(how: Fixed | None, duration_ns: int, packet_bytes: int) -> Int64:
     return at
 
 
-def _through(link: Link, sent: _Sent) -> _Fate:
-    """Return the outcomes of packets on a link."""
+def _is_coupled(link: Link) -> bool:
+    return any(stage.get("coupled", False) for stage in link.stages)
+
+
+def _through(link: Link, sent: _Sent, awake: npt.ArrayLike = ()) -> _Fate:
+    """Return the outcomes of packets on a link. awake: see :meth:`cellbed.Link.run`."""
     order = np.argsort(sent.at, kind="stable")
     fate = _Fate(np.full(len(sent), -1), np.zeros(len(sent), np.int64))
     if not len(sent):
         return fate
-    out = link.run(sent.at[order], sent.size[order])
+    out = link.run(sent.at[order], sent.size[order], awake=awake)
     # A corrupted packet fails its checksum and counts as lost.
     intact = out.delivered & (out.corrupt_bit < 0)
     packet, departed = out.packet[intact].astype(np.int64), out.departed[intact]

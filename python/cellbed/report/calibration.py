@@ -5,7 +5,7 @@ A table and figures (like figures 5 and 8b of the paper) of a calibration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,30 +17,25 @@ from rich.text import Text
 
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.recordings.description import CalibratedDirection, Calibration
-from cellbed.report import html, plot
-from cellbed.report.head import Head
+from cellbed.report import plot
 from cellbed.report.plot import INK, MUTED, palette
 from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-HEADINGS = ("", *WAYS)
 
 
 def show(title: str, calibration: Calibration) -> RenderableType:
     """Return the parameters as a table, with the verdict below. title: name of the network."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    for heading in HEADINGS:
+    for heading in ("", *WAYS):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for row in rows(calibration):
+    for row in _rows(calibration):
         table.add_row(*row)
-    return Group(table, Text("\n".join(calibration.verdict)))
+    return Group(table, Text("\n".join([*calibration.verdict, *calibration.unknown])))
 
 
-def rows(calibration: Calibration) -> Iterator[tuple[str, str, str]]:
+def _rows(calibration: Calibration) -> Iterator[tuple[str, str, str]]:
     """Yield rows of the table: name, uplink, downlink."""
     sides = [getattr(calibration.directions, way) for way in WAYS]
 
@@ -95,12 +90,8 @@ _MEASURED = _LINE | {"marker": "o", "markersize": 5, "ecolor": INK, "elinewidth"
 _SATURATION: Final[dict[str, Any]] = {"color": INK, "linewidth": 1.5, "linestyle": "--"}
 
 
-Drawn = tuple[str, Callable[[], "Figure"]]
-"""A figure with its title."""
-
-
-def figures(calibration: Calibration) -> Iterator[tuple[str, Drawn]]:
-    """Yield all figures with data in the calibration, by file name without suffix."""
+def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    """Yield all figures with data in the calibration: file name without suffix, and picture."""
     for way in WAYS:
         direction: CalibratedDirection | None = getattr(calibration.directions, way)
         if direction is None:
@@ -111,7 +102,7 @@ def figures(calibration: Calibration) -> Iterator[tuple[str, Drawn]]:
             yield f"gaps-{way}", gaps(direction, way)
 
 
-def arrivals(direction: CalibratedDirection, way: Way) -> Drawn:
+def arrivals(direction: CalibratedDirection, way: Way) -> str:
     """Return a figure of the mean arrival of each packet, a line for each train length (figure 5)."""
     longest = direction.lengths[-1].length
     heavy = 1e3 * (longest - 1) * PACKET_BITS / (direction.saturated_bps or 1)
@@ -129,7 +120,7 @@ def arrivals(direction: CalibratedDirection, way: Way) -> Drawn:
     return _plot(title, "packet of the train", "after the first packet (ms)", longest, most, draw)
 
 
-def gaps(direction: CalibratedDirection, way: Way) -> Drawn:
+def gaps(direction: CalibratedDirection, way: Way) -> str:
     """Return a figure of the chosen trains' completion by gap, and the minimum sufficient gap (figure 8b)."""
     spans = [gap.gap_ns * _MILLI for gap in direction.gaps]
     lasts = [gap.last_ns * _MILLI for gap in direction.gaps]
@@ -151,8 +142,8 @@ def gaps(direction: CalibratedDirection, way: Way) -> Drawn:
     return _plot(title, *labels, spans[0], max(*lasts, (1 + TOLERANCE) * lasts[0]), draw)
 
 
-def _plot(title: str, x_label: str, y_label: str, x: float, y: float, draw: Callable[[Axes], None]) -> Drawn:
-    return title, plot.single((x_label, y_label), (0, 1.02 * x), (0, 1.05 * max(y, 1e-3)), draw)
+def _plot(title: str, x_label: str, y_label: str, x: float, y: float, draw: Callable[[Axes], None]) -> str:
+    return plot.svg(title, plot.single((x_label, y_label), (0, 1.02 * x), (0, 1.05 * max(y, 1e-3)), draw))
 
 
 def _mix(light: str, dark: str, share: float) -> str:
@@ -163,9 +154,9 @@ def _mix(light: str, dark: str, share: float) -> str:
 RESULT = "calibration.json"
 
 
-def write(folder: Path, title: str, calibration: Calibration) -> Path:
-    """Write ``calibration.json``, ``report.html`` and an SVG per figure into a folder, which is created if missing;
-    return the path of ``calibration.json``. title: name of the network.
+def write(folder: Path, calibration: Calibration) -> Path:
+    """Write ``calibration.json`` and an SVG per figure into a folder, which is created if missing; return the path of
+    ``calibration.json``.
 
     Raises MeasureError if the folder or a file cannot be written.
     """
@@ -174,34 +165,8 @@ def write(folder: Path, title: str, calibration: Calibration) -> Path:
     except OSError as error:
         reason = "not a folder" if isinstance(error, FileExistsError) else error.strerror
         raise MeasureError(f"{folder}: cannot be made: {reason}") from None
-    drawn = dict(figures(calibration))
-    files = {f"{name}.svg": plot.svg(*each) for name, each in drawn.items()}
-    files |= {RESULT: calibration.model_dump_json(indent=2) + "\n", "report.html": _page(title, calibration, drawn)}
+    files = {f"{name}.svg": picture for name, picture in figures(calibration)}
+    files |= {RESULT: calibration.recorder_json() + "\n"}
     for name, text in files.items():
         replace(folder / name, text)
     return folder / RESULT
-
-
-def _page(title: str, calibration: Calibration, drawn: Mapping[str, Drawn]) -> str:
-    values = list(rows(calibration))
-    rate, *_, queue, _ = values
-    tiles = [
-        (f"{name}, {way}", f"{cell} {unit}", "")
-        for name, row, unit in (("Saturated rate", rate, "Mbit/s"), ("Bottleneck queue", queue, "KB"))
-        for way, cell in zip(WAYS, row[1:], strict=True)
-    ]
-    head = Head(
-        title=title,
-        kind="calibration",
-        asked=["How this network treats packet trains and saturation."],
-        tiles=tiles,
-        answers=calibration.verdict,
-        trust="with care",
-        reasons=["one calibration of a network that changes"],
-        next=[("Record it with these trains", "cellbed record HOST:PORT --calibration calibration.json")],
-    )
-    sections = [
-        ("Parameters", [], [(HEADINGS, values)]),
-        ("Trains", [plot.element(title, draw, f"{title}.") for title, draw in drawn.values()], []),
-    ]
-    return html.fill_template("recording.html", head, sections=sections)

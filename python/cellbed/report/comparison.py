@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.report import cells, connections, figures, formats, html, plot
+from cellbed.report import figures, formats, html, plot, terminal
 from cellbed.report.head import Head
-from cellbed.runformat.spans import PLACES
 
 if TYPE_CHECKING:
     from cellbed.measure.comparison import Comparison
@@ -33,45 +32,30 @@ def write(comparison: "Comparison", path: Path) -> None:
         content = _page(comparison).encode()
     else:
         ending: Literal["svg", "pdf"] = "svg" if path.suffix == ".svg" else "pdf"
-        found = [figures.draw_comparison(each, comparison.names, comparison.groups) for each in comparison.applications]
         drawings = [
             each
-            for latency, parts in found
-            for each in (latency, parts.drawing() if parts else None)
-            if each is not None
+            for application in comparison.applications
+            for each in figures.draw_comparison(application, comparison.names, comparison.groups).values()
         ]
         if not drawings:
             raise MeasureError(f"--out {path}: these runs share no application with a reply: there is nothing to draw")
-        content = plot.draw_file(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
+        content = plot.draw_file(ending, lambda: plot.together(drawings), " and ".join(comparison.names))
     replace(path, content)
 
 
 def _page(comparison: "Comparison") -> str:
-    drawings = {}
+    import markupsafe
+
+    names = comparison.names
+    sections: list[html.Section] = [("Runs", [], [("", terminal.compare_runs(comparison, names))])]
     for each in comparison.applications:
-        latency, parts = figures.draw_comparison(each, comparison.names, comparison.groups)
-        drawings[each.name] = [
-            *([plot.element(f"Latency of {each.name}", partial(figures.together, [latency]))] if latency else []),
-            *([parts.element(f"Parts of the latency of {each.name}")] if parts else []),
-        ]
-    return html.fill_template(
-        "comparison.html",
-        _head(comparison),
-        comparison=comparison,
-        cells=list(cells.compare(comparison.summaries)),
-        connections=connections,
-        figures=drawings,
-        settings={
-            each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.scenario_names)]
-            for each in comparison.applications
-        },
-        difference=formats.format_difference,
-        own_value=formats.own_value,
-        reached=formats.format_reach,
-        timely=formats.timely,
-        places=PLACES,
-        shades={each.name: plot.shades(each.spans) for each in comparison.applications},
-    )
+        found = figures.draw_comparison(each, names, comparison.groups)
+        drawings = [drawing.element(f"{title} of {each.name}") for title, drawing in found.items()]
+        heading = markupsafe.Markup('{} <span class="muted">{}</span>').format(each.name, each.title)
+        sections.append((heading, drawings, list(terminal.compare_application(each, names, terminal.beside(names)))))
+    if shared := list(terminal.compare_cells(comparison, names)):
+        sections.append(("Cells", [], shared))
+    return html.fill_template("comparison.html", _head(comparison), sections=sections, notes=comparison.notes)
 
 
 def _head(comparison: "Comparison") -> Head:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
 from cellbed.report import formats
@@ -11,7 +10,6 @@ from cellbed.runformat.spans import SERVICE
 
 if TYPE_CHECKING:
     from cellbed.measure.connections import PeerSummary
-    from cellbed.runformat.description import Description
 
 # fmt: off
 PARTS = (
@@ -37,7 +35,7 @@ def _again(peer: "PeerSummary") -> str:
     return formats.number(sum(counts) if counts else None)
 
 
-_FIGURES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
+FIGURES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
     "number": lambda peer: formats.number(peer.connections),
     "failed": lambda peer: Text(formats.number(peer.failed), style="red" if peer.failed else ""),
     "sent": lambda peer: formats.size(peer.to_server.bytes),
@@ -49,11 +47,16 @@ _FIGURES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
     "\ndropped": lambda peer: formats.number(peer.to_server.dropped + peer.to_client.dropped),
     "sent\nagain": _again,
 }
+QUEUES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
+    "queue to\nserver": lambda peer: formats.duration(peer.to_server.queue_s),
+    "queue to\nclient": lambda peer: formats.duration(peer.to_client.queue_s),
+}
+"""Means of further figures, for pages."""
 
 
 def compare(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
     """Yield figures and parts of one peer in several runs: a label, and a cell for each run."""
-    for heading, cell in _FIGURES.items():
+    for heading, cell in FIGURES.items():
         label = heading.replace("-\n", "").replace("\n", " ").strip()
         yield label, [str(cell(peer)) for peer in peers]
     if all(peer.parts for peer in peers):
@@ -78,64 +81,12 @@ def parts(peers: "Sequence[PeerSummary]") -> list[tuple[str, str, str, str]]:
     return found
 
 
-def sections(applications: "Sequence[Description]", peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[int]]]:
-    """Yield sections of the page: heading and numbers of peers; no section for applications whose requests cellbed
-    sends."""
-    for application in (*(each.name for each in applications if not each.spans or each.reported), None):
-        if found := [index for index, peer in enumerate(peers) if peer.app == application]:
-            yield f"Connections of {application or 'no application'}", found
-
-
 def name(peer: "PeerSummary") -> str:
     """Return a peer's name: ``"edge-0 port 80"``, ``"edge-0 port 53 (UDP)"``; ``"others"`` for several peers."""
     where = "others" if peer.server is None else f"{peer.server} port {peer.port}"
     return where if peer.protocol == "tcp" else f"{where} ({peer.protocol.upper()})"
 
 
-def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
-    """Yield tables of an application for the terminal: figures of each peer, and parts of the peers with most
-    bytes."""
-    peers = [peer for peer in peers if peer.app == application]
-    if not peers:
-        return
-    figures = _table("connections to" if application else "connections of\nno application")
-    for column in _FIGURES:
-        figures.add_column(column, justify="right")
-    for peer in peers:
-        figures.add_row(name(peer), *(cell(peer) for cell in _FIGURES.values()))
-    yield figures
-    if shown := with_parts(peers):
-        rows = _table("where", "part")
-        for index in shown:
-            rows.add_column(f"{name(peers[index])}\nmean by bytes, ms", justify="right")
-            rows.add_column("share\n", justify="right", style="dim")
-        before = ""
-        for part, place, label, _ in parts([peers[index] for index in shown]):
-            cells = [
-                Text(words, style="bold" if share(peers[index], part) >= 0.2 else "")
-                for index in shown
-                for words in (
-                    formats.milliseconds(peers[index].parts.get(part)),
-                    formats.share(share(peers[index], part)),
-                )
-            ]
-            rows.add_row(place if place != before else "", label, *cells)
-            before = place
-        yield rows
-
-
-def with_parts(peers: "Sequence[PeerSummary]") -> list[int]:
-    """Return the numbers of the peers that are shown with parts."""
-    return [index for index, peer in enumerate(peers) if peer.parts][:MOST_COLUMNS]
-
-
 def share(peer: "PeerSummary", part: str) -> float:
     """Return the share of a part in the time of a peer's connections."""
     return peer.parts.get(part, 0.0) / (sum(peer.parts.values()) or 1.0)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=True)
-    return table

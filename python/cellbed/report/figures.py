@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
-from cellbed.report import pages, plot
+from cellbed.report import pages, plot, ranking
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Bars, Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from cellbed.measure.comparison import ApplicationComparison
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.statistics import Percentile, Samples
-    from cellbed.measure.summary import ApplicationSummary
+    from cellbed.measure.summary import ApplicationSummary, Summary
 
 Ending = Literal["svg", "pdf", "png"]
 TIME = "time since the start of the schedule, s"
@@ -44,7 +43,14 @@ def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
 
     Raises MeasureError for a folder that is not a measured run, or that cannot be written to.
     """
-    return save({name: partial(together, [drawing]) for name, drawing in run_drawings(run).items()}, folder, ending)
+    from cellbed.measure.summary import Summary
+    from cellbed.report.timeline import timeline
+
+    description, tables = read_run(run), read_tables(run, *TABLES)
+    charts = timeline(description, *tables[:4])
+    found: dict[str, Drawing | Bars] = {**run_drawings(description, Summary.read(run), tables, charts)}
+    found |= {f"link-{link['name']}": _link(link, charts["span"]) for link in charts["links"]}
+    return save({name: each.figure for name, each in found.items()}, folder, ending)
 
 
 def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: Ending) -> list[Path]:
@@ -68,75 +74,48 @@ def file_name(name: str) -> str:
     return re.sub(r"[^\w.-]", "_", name)
 
 
-def run_drawings(run: Path) -> dict[str, Drawing]:
-    """Return the figures of a measured run by name: for each application its distribution, parts and own measures; for
-    each link in the report its series."""
-    from cellbed.measure.summary import Summary, latencies, of
-    from cellbed.report.timeline import timeline
+def run_drawings(
+    description: dict[str, Any], summary: Summary, tables: Sequence[pl.DataFrame], charts: dict[str, Any]
+) -> dict[str, Drawing | Bars]:
+    """Return the figures of a measured run by name: for each application its distribution, parts and own measures.
 
-    description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes, seconds, measured, sampled = read_tables(run, *TABLES)
-    found: dict[str, Drawing] = {}
+    tables: :data:`TABLES` of the run. charts: its timeline.
+    """
+    from cellbed.measure.summary import latencies, of
+
+    requests, *_, measured, sampled = tables
     described = applications_of(description)
+    found: dict[str, Drawing | Bars | None] = {}
     for each, application in zip(summary.applications, described, strict=True):
-        if drawing := pages.draw_page_loads(application, described, requests):
-            found[f"{each.name}-waterfall"] = drawing
-        if drawing := own_series(of(measured, each.name)):
-            found[f"{each.name}-measures"] = drawing
-        if drawing := latency(latencies(of(requests, each.name)), each.percentiles):
-            found[f"{each.name}-latency"] = drawing
-        if bars := parts(each, application.spans):
-            found[f"{each.name}-parts"] = bars.drawing()
-    charts = timeline(description, requests, links, nodes, seconds)
-    if drawing := flows_over_time(sampled, gaps(charts), charts["span"][1]):
-        found["flows"] = drawing
-    for link in charts["links"]:
-        found[f"link-{link['name']}"] = _link(link, charts["span"])
-    return found
+        found[f"{each.name}-waterfall"] = pages.draw_page_loads(application, described, requests)
+        found[f"{each.name}-measures"] = own_series(of(measured, each.name))
+        found[f"{each.name}-latency"] = latency(latencies(of(requests, each.name)), each.percentiles)
+        found[f"{each.name}-parts"] = _parts_of_run(each, application.spans)
+    gaps = [gap for link in charts["links"] for gap in link["gaps"]]
+    found["flows"] = flows_over_time(sampled, gaps, charts["span"][1])
+    return {name: each for name, each in found.items() if each is not None}
 
 
-def gaps(charts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the outages of all drawn links."""
-    return [gap for link in charts["links"] for gap in link["gaps"]]
-
-
-def select_decompositions(application: ApplicationSummary) -> list[int]:
-    """Return the decompositions to show: for the median, and for the highest percentile with parts."""
-    having = [index for index, each in enumerate(application.decompositions) if each.parts]
-    return sorted({having[0], having[-1]}) if having else []
-
-
-def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Bars | None:
+def _parts_of_run(application: ApplicationSummary, spans: Sequence[Span]) -> Bars | None:
     """Return the bars of the shown decompositions; None if there are none."""
-    rows = select_decompositions(application)
+    rows = ranking.decompositions(application)
     columns = [(f"around the {application.percentiles[row].label}", application.decompositions[row]) for row in rows]
     return _parts(columns, spans) if columns else None
 
 
 def draw_comparison(
     application: ApplicationComparison, names: list[str], groups: list[str]
-) -> tuple[Drawing | None, Bars | None]:
-    """Return the distributions and the parts of all runs. names, groups: by run; if there are several groups, each has
-    a colour."""
-    drawing = None
+) -> dict[str, Drawing | Bars]:
+    """Return the distributions and the parts of all runs by title. names, groups: by run; if there are several groups,
+    each has a colour."""
+    found: dict[str, Drawing | Bars] = {}
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
-        drawing = distribution(samples, dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True)), ())
-    columns = application.parts(names)
-    return drawing, _parts(columns, application.spans) if columns else None
-
-
-def together(drawings: Sequence[Drawing]) -> Figure:
-    """Return a figure with the drawings below each other, 9 inches wide."""
-    from matplotlib.figure import Figure
-
-    heights = [each.height for each in drawings]
-    figure = Figure(figsize=(9, sum(heights)), layout="constrained")
-    for each, part in zip(
-        drawings, figure.subfigures(len(drawings), 1, height_ratios=heights, squeeze=False).flat, strict=True
-    ):
-        each.draw(part)
-    return figure
+        colours = dict(zip(names, groups if len(set(groups)) > 1 else names, strict=True))
+        found["Latency"] = distribution(samples, colours, ())
+    if columns := application.parts(names):
+        found["Parts of the latency"] = _parts(columns, application.spans)
+    return found
 
 
 # ---- latency

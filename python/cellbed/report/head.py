@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.report import connections, formats, origin
+from cellbed.report import connections, formats, origin, ranking
 from cellbed.runformat.spans import PLACES, Span
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ def expectations(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _answers(application: ApplicationSummary, spans: Sequence[Span], summary: Summary) -> Iterator[str]:
-    from cellbed.report.figures import select_decompositions
-
-    for index in select_decompositions(application):
+    for index in ranking.decompositions(application):
         each, label = application.decompositions[index], application.percentiles[index].label
         largest = sorted(spans, key=lambda span: -(each.parts[span.name] or 0.0))[:2]
         words = [

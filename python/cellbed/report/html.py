@@ -6,14 +6,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
-from cellbed.report import connections, formats, head, origin, plot, ranking, waterfall
+from cellbed.report import formats, head, origin, plot, ranking, terminal, waterfall
 from cellbed.report.head import Head
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
@@ -21,10 +21,14 @@ from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import jinja2
+    import markupsafe
+    from rich.table import Column, Table
 
     from cellbed.measure.summary import Summary
-    from cellbed.report.plot import Drawing
+    from cellbed.runformat.description import Description
 
+Section = tuple[str, Sequence[str], Sequence[tuple[str, "Table"]]]
+"""A section of ``recording.html``: heading, drawings, and tables of the terminal with their titles or empty texts."""
 HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
 FILES = ("uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE.txt")
@@ -56,6 +60,8 @@ def _asset(path: Path) -> str:
 
 
 PAGE = HERE / "page"
+_DRAWINGS = {"parts": "Parts", "latency": "Latency", "measures": "Measures", "waterfall": "Waterfall"}
+"""Titles of an application's figures."""
 MOST_EVENTS = 100
 """Maximum number of faults and changes listed on a page."""
 
@@ -77,19 +83,21 @@ def render(run: Path) -> str:
     from cellbed.measure.migrations import phases_of
     from cellbed.measure.outages import find_outages
     from cellbed.measure.statistics import label
-    from cellbed.measure.summary import QUANTILES, Summary, latencies, of
-    from cellbed.report import figures, pages
+    from cellbed.measure.summary import QUANTILES, Summary, of
+    from cellbed.report import figures
     from cellbed.report.timeline import timeline
 
     library = chart_library()
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds, measured, sampled = read_tables(run, *figures.TABLES)
+    requests, links, *others = tables = read_tables(run, *figures.TABLES)
 
+    nodes = {node["name"]: node for node in description.get("nodes") or []}
     content = inputs.json_value(run / "summary.json")
-    charts = timeline(description, requests, links, nodes, seconds) | {"phases": phases_of(summary.migrations)}
-    recovered = recoveries(around_outages(sampled, find_outages(description, links)))
+    charts = timeline(description, *tables[:4]) | {"phases": phases_of(summary.migrations)}
+    drawings = figures.run_drawings(description, summary, tables, charts)
+    recovered = recoveries(around_outages(others[-1], find_outages(description, links)))
     (traces,) = read_tables(run, "traces")
     applications = [
         {
@@ -97,21 +105,21 @@ def render(run: Path) -> str:
             "description": application,
             "summary": content["applications"][index],
             "moves": [
-                {"key": f"migrations.{number}", "summary": content["migrations"][number]}
-                for number, move in enumerate(summary.migrations)
+                {"key": f"migrations.{number}", "summary": found, "phases": terminal.phases(move)}
+                for number, (move, found) in enumerate(zip(summary.migrations, content["migrations"], strict=True))
                 if move.app == each.name
             ],
-            "columns": figures.select_decompositions(each),
-            "bars": bars.element(f"Parts of {each.name}") if (bars := figures.parts(each, application.spans)) else None,
+            "columns": ranking.decompositions(each),
+            "drawings": {
+                kind: drawings[name].element(f"{title} of {each.name}")
+                for kind, title in _DRAWINGS.items()
+                if (name := f"{each.name}-{kind}") in drawings
+            },
             "causes": [origin.cause(at) for at in each.decompositions],
             "waterfalls": waterfall.waterfalls(of(traces, each.name), of(requests, each.name), each.decompositions),
-            "shades": plot.shades(application.spans),
-            "distribution": _element(
-                f"Latency of {each.name}", figures.latency(latencies(of(requests, each.name)), each.percentiles)
-            ),
-            "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
-            "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
-            "page": _element(f"Waterfall of {each.name}", pages.draw_page_loads(application, described, requests)),
+            "parts": terminal.decompositions(each, application.spans, meanings=True),
+            "groups": list(terminal.groups_of(each)),
+            "own": terminal.own_measures(each),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]
@@ -125,36 +133,30 @@ def render(run: Path) -> str:
         played=[origin.origin(direction) for direction in description.get("directions") or []],
         titles=formats.titles(summary.applications),
         applications=applications,
-        connections=list(connections.sections(described, summary.connections)),
-        peers=summary.connections,
-        peers_with_parts=lambda numbers: [peer for peer in map(summary.connections.__getitem__, numbers) if peer.parts],
-        peer_name=connections.name,
-        connection_parts=connections.parts,
-        connection_share=connections.share,
-        most_columns=connections.MOST_COLUMNS,
+        connections=list(_connections(described, summary)),
         cautions=origin.cautions(description, described),
         events=_events(read_events(run), summary),
         proofs=[
             proof | {"state": origin.state(proof), "mark": origin.MARKS[origin.state(proof)]}
             for proof in ranking.proofs(description.get("proof") or [])
         ],
-        order={
-            "directions": ranking.directions(summary.directions),
-            "nodes": ranking.nodes(summary.nodes),
-            "programs": ranking.programs(summary.programs),
-            "cells": [ranking.cell_users(cell.users) for cell in summary.cells],
+        tables={
+            "links": terminal.links(summary),
+            "nodes": terminal.nodes(summary, None if summary.no_limits else nodes),
+            "programs": terminal.programs(summary),
+            "cells": [terminal.users(cell) for cell in summary.cells],
+            "servers": terminal.servers(summary),
         },
         shown=ranking.visible_rows,
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
         labels=[label(quantile) for quantile in QUANTILES],
-        places=PLACES,
         segments=waterfall.SEGMENTS,
         scenario=_read_text(run / "scenario.toml"),
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
         charts=charts,
-        flows=_element("Flows over time", figures.flows_over_time(sampled, figures.gaps(charts), charts["span"][1])),
+        flows=drawings["flows"].element("Flows over time") if "flows" in drawings else None,
         recoveries=recovered.to_dicts(),
         data=embed_json(charts | {"colours": _colours()}),
         library=library,
@@ -170,10 +172,11 @@ def _colours() -> dict[str, Any]:
     }
 
 
-def _element(title: str, drawing: Drawing | None) -> str | None:
-    from cellbed.report import figures
-
-    return None if drawing is None else plot.element(title, lambda: figures.together([drawing]))
+def _connections(applications: Sequence[Description], summary: Summary) -> Iterator[tuple[str, list[Table]]]:
+    """Yield heading and tables of the connections of applications whose requests cellbed does not send."""
+    for application in (*(each.name for each in applications if not each.spans or each.reported), None):
+        if tables := list(terminal.show_connections(application, summary.connections, meanings=True)):
+            yield f"Connections of {application or 'no application'}", tables
 
 
 def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, Any]]:
@@ -195,6 +198,45 @@ def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, An
     if len(found) > MOST_EVENTS:
         found[MOST_EVENTS:] = [{**found[MOST_EVENTS], "text": f"and {len(found) - MOST_EVENTS} more", "losses": []}]
     return found
+
+
+_STYLES = {"bold": "bold", "dim": "muted", "red": "alarm", "yellow": "doubt"}
+"""Class of a cell on a page by its style on the terminal."""
+_KINDS = {"part": "whole", "from and to": "meaning"}
+"""Class of the cells of a column by its heading; meanings are hidden on a phone."""
+
+
+def _table(shown: Table | terminal.Listing[Any]) -> markupsafe.Markup:
+    """Return a table of the terminal as an element for a page, where further rows are folded. Headings and the
+    first cells of a table, but not of a listing, begin with a capital if they are plain text."""
+    import markupsafe
+    from rich.text import Text
+
+    table, more = (shown.table(whole=True), shown.more) if isinstance(shown, terminal.Listing) else (shown, "")
+
+    def cell(tag: str, column: Column, value: Any, *styles: Any) -> str:
+        text = Text.from_markup(value) if isinstance(value, str) else value
+        words = " ".join(text.plain.replace("-\n", "").split())
+        if isinstance(value, str) and (tag == "th" or (column is table.columns[0] and not more)):
+            words = words[:1].upper() + words[1:] or "Figure" * (tag == "th")
+        styles = (*styles, column.style, text.style, *(span.style for span in text.spans))
+        kind = _KINDS.get(str(column.header), "whole" if column.no_wrap else "")
+        kind = "figure" if column.justify == "right" else kind
+        classes = " ".join(dict.fromkeys(filter(None, (kind, *(_STYLES.get(str(each)) for each in styles)))))
+        begin = f'<{tag} class="{classes}">' if classes else f"<{tag}>"
+        return f"{begin}{markupsafe.escape(words)}</{tag}>"
+
+    lines = [[cell("th", each, each.header) for each in table.columns]]
+    for row, *cells in zip(table.rows, *(each.cells for each in table.columns), strict=True):
+        lines.append([cell("td", *each, row.style) for each in zip(table.columns, cells, strict=True)])
+    head, *rows = (f"<tr>{''.join(line)}</tr>" for line in lines)
+    visible = ranking.visible_rows(len(rows)) if more else len(rows)
+    bodies = [f"<tbody>{''.join(rows[:visible])}</tbody>"]
+    button = ""
+    if rows[visible:]:
+        bodies.append(f'<tbody class="rest" hidden>{"".join(rows[visible:])}</tbody>')
+        button = f'<button class="more" type="button">{len(rows) - visible} more {more}</button>'
+    return markupsafe.Markup(f'<div class="scroll"><table><thead>{head}</thead>{"".join(bodies)}</table></div>{button}')
 
 
 def fill_template(template: str | Path, head: Head, **values: Any) -> str:
@@ -235,7 +277,7 @@ def _environment(more: Path) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     made.filters |= {name: each for name, each in vars(formats).items() if isfunction(each)}
-    made.filters["themed"] = plot.themed
+    made.filters |= {"themed": plot.themed, "table": _table}
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     return made
 

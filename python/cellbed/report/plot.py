@@ -34,6 +34,14 @@ class Drawing:
     height: float
     draw: Callable[[FigureBase], None]
 
+    def figure(self) -> Figure:
+        """Return the drawing as a figure."""
+        return together([self])
+
+    def element(self, title: str, caption: str = "") -> str:
+        """Return the drawing as an element for a page."""
+        return element(title, self.figure, caption)
+
 
 @dataclass(frozen=True, slots=True)
 class Bars:
@@ -44,12 +52,17 @@ class Bars:
     parts: Sequence[tuple[str, str, Sequence[float]]]
     label: str
 
-    def drawing(self) -> Drawing:
-        """Return the bars as a drawing for a file."""
-        names = [name for name, _, _ in self.parts if name]
-        return Drawing(1.5 + 0.45 * len(self.names) + 0.15 * -(-len(names) // 3), self._draw)
+    @property
+    def height(self) -> float:
+        """Return the height in a file, inches."""
+        return 1.5 + 0.45 * len(self.names) + 0.15 * -(-sum(bool(name) for name, _, _ in self.parts) // 3)
 
-    def _draw(self, figure: FigureBase) -> None:
+    def figure(self) -> Figure:
+        """Return the bars as a figure for a file."""
+        return together([self])
+
+    def draw(self, figure: FigureBase) -> None:
+        """Draw the bars for a file."""
         axes, begin = figure.subplots(), [0.0] * len(self.names)
         for name, colour, length in self.parts:
             style: Any = {"color": colour, "label": name or None, "edgecolor": "w", "lw": 0.4}
@@ -83,6 +96,18 @@ class Bars:
         label = escape(self.label)
         rows.append(f'<figcaption class="note">{label.capitalize()}. {keys}</figcaption>')
         return f'<figure class="bars" aria-label="{escape(title)}: {label}">{"".join(rows)}</figure>'
+
+
+def together(drawings: Sequence[Drawing | Bars]) -> Figure:
+    """Return a figure with the drawings below each other, 9 inches wide."""
+    from matplotlib.figure import Figure
+
+    heights = [each.height for each in drawings]
+    figure = Figure(figsize=(9, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(drawings), 1, height_ratios=heights, squeeze=False).flat
+    for each, part in zip(drawings, parts, strict=True):
+        each.draw(part)
+    return figure
 
 
 INK = "#1d2129"

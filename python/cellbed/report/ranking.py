@@ -11,7 +11,13 @@ from cellbed.report import origin
 if TYPE_CHECKING:
     from cellbed.measure.cells import CellUser
     from cellbed.measure.statistics import Percentile
-    from cellbed.measure.summary import DirectionSummary, EndpointSummary, NodeSummary, ProgramSummary
+    from cellbed.measure.summary import (
+        ApplicationSummary,
+        DirectionSummary,
+        EndpointSummary,
+        NodeSummary,
+        ProgramSummary,
+    )
 
 SHOWN = 8
 Row = TypeVar("Row")
@@ -20,6 +26,12 @@ Row = TypeVar("Row")
 def visible_rows(rows: int) -> int:
     """Return the number of rows before the fold."""
     return rows if rows <= SHOWN + 2 else SHOWN
+
+
+def decompositions(application: "ApplicationSummary") -> list[int]:
+    """Select the decompositions of the median and of the highest percentile with parts."""
+    having = [index for index, each in enumerate(application.decompositions) if each.parts]
+    return sorted({having[0], having[-1]}) if having else []
 
 
 def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import polars as pl
+from rich.text import Text
 
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
@@ -20,10 +21,14 @@ from cellbed.report.figures import Ending
 from cellbed.report.head import Head, expectations
 from cellbed.report.html import AssetError
 from cellbed.report.plot import Drawing
+from cellbed.report.terminal import Listing, as_html, new_console, show_verdicts
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
     from cellbed.measure.verdicts import Verdict
     from cellbed.support.console import Console
 
@@ -95,8 +100,6 @@ class SweepReport:
 
     def _repr_html_(self) -> str:
         """Return the printed report, for notebooks."""
-        from cellbed.report.terminal import as_html
-
         return as_html(partial(show, self))
 
     @property
@@ -173,12 +176,13 @@ class SweepReport:
 
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
         """Write each figure; return the files."""
-        drawings = {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
+        drawings: dict[str, Callable[[], Figure]] = {}
+        drawings |= {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
         for app in self.content["applications"]:
             for factor, bars in factor_figures.draw_parts(self.study, app["name"]).items():
-                drawings[f"{app['name']}-parts-{factor}"] = partial(figures.together, [bars.drawing()])
+                drawings[f"{app['name']}-parts-{factor}"] = bars.figure
         for app, found in self._drawings.items():
-            drawings |= {f"{app}-{name}": partial(figures.together, [drawing]) for name, drawing in found.items()}
+            drawings |= {f"{app}-{name}": drawing.figure for name, drawing in found.items()}
         return figures.save(drawings, folder, ending)
 
     def write(self, page: Path) -> None:
@@ -208,17 +212,15 @@ class SweepReport:
                 for app in content["applications"]
             },
             flows={
-                app: [_element(f"{name.capitalize()} of {app}", each, _FLOWS[name]) for name, each in found.items()]
+                app: [each.element(f"{name.capitalize()} of {app}", _FLOWS[name]) for name, each in found.items()]
                 for app, found in self._drawings.items()
             },
             links=self._links(page),
             shown=_SHOWN,
             formats=formats,
-            p_value=p_value,
-            verdict=verdict,
             interval=_interval,
             point_value=point_value,
-            ratio_interval=ratio_interval,
+            effects=_effects,
             uncorrected=explain_uncorrected,
             needed=describe_repetitions,
             notes=notes,
@@ -291,10 +293,6 @@ class SweepReport:
 
 def _applications(study: Study) -> list[tuple[str, str]]:
     return list(study.trials.select("app", "kind").unique(maintain_order=True).iter_rows())
-
-
-def _element(title: str, drawing: Drawing, caption: str) -> str:
-    return plot.element(title, partial(figures.together, [drawing]), caption)
 
 
 def _tiles(app: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -396,11 +394,6 @@ def describe_repetitions(measured: Mapping[str, Any], half_width: float) -> str:
 
 def show(report: SweepReport, console: Console | None = None) -> None:
     """Print the report."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from cellbed.report.terminal import new_console, show_verdicts
-
     console = console or new_console()
     content = report.content
     console.print(Text.assemble("\n", (content["name"], "bold"), f"  {summary(content)}"))
@@ -421,25 +414,20 @@ def show(report: SweepReport, console: Console | None = None) -> None:
                 console.print(Text(f"\n{app['name']}: {formats.measure_name(measure)}: {value(same)} in every trial"))
                 continue
             console.print(Text(f"\n{app['name']}: {formats.measure_name(measure)}", style="bold"))
-            table = Table(box=None, pad_edge=False)
-            for name in ("point", *content["factors"]):
-                table.add_column(Text(name), justify="right" if name == "point" else "left")
-            for name in (content["statistic"], "95 % interval", "repetitions", "more"):
-                table.add_column(name, justify="right")
-            for row in each["points"][:_SHOWN]:
-                shown: list[str | Text] = [str(row["point"]), *(Text(row[name]) for name in content["factors"])]
-                table.add_row(
-                    *shown,
-                    point_value(each, row),
-                    interval(row, value),
-                    str(row["repetitions"]),
-                    _count(row["more"]),
-                )
+            columns: dict[str, Any] = {
+                "point": lambda row: str(row["point"]),
+                "levels": lambda row: Text(levels(content, row)),
+                content["statistic"]: partial(point_value, each),
+                "95 % interval": partial(interval, shown=value),
+                "repetitions": lambda row: str(row["repetitions"]),
+                "more": lambda row: formats.number(row["more"]),
+            }
+            table = Listing(each["points"][:_SHOWN], columns).table(whole=True)
             console.print(table)
             _more(console, len(each["points"]), "points")
             if each["effects"]:
                 console.print()
-                console.print(_effects(each))
+                console.print(_effects(each, each["effects"][:_SHOWN]))
                 _more(console, len(each["effects"]), "levels")
             for line in (explain_uncorrected(each), *notes(each), describe_repetitions(each, content["half_width"])):
                 if line:
@@ -448,29 +436,20 @@ def show(report: SweepReport, console: Console | None = None) -> None:
             console.print(Text(f"{app['name']}: {line}", style="dim"))
 
 
-def _effects(measured: Mapping[str, Any]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("effect of")
-    table.add_column("level")
-    for name in ("difference", "95 % interval", "ratio", "95 % interval", "p (Holm)"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+def _effects(measured: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Table:
     difference = partial(formats.measure_difference, measured["measure"], unit=measured["unit"])
-    for row in measured["effects"][:_SHOWN]:
-        table.add_row(
-            Text(row["factor"]),
-            Text(f"{row['level']} minus {row['first']}"),
-            difference(row["difference"]),
-            interval(row, difference),
-            formats.ratio(row["ratio"]),
-            ratio_interval(row),
-            p_value(row["p_adjusted"]),
-            Text(verdict(row)),
-        )
-    return table
+    columns: dict[str, Any] = {
+        "effect of": lambda row: Text(row["factor"]),
+        "level": lambda row: Text(f"{row['level']} minus {row['first']}"),
+        "difference": lambda row: difference(row["difference"]),
+        "95 % interval": partial(interval, shown=difference),
+        "ratio": lambda row: formats.ratio(row["ratio"]),
+        "interval of ratio": lambda row: interval({"low": row["ratio_low"], "high": row["ratio_high"]}, formats.ratio),
+        "repetitions": lambda row: str(row["repetitions"]),
+        "p (Holm)": lambda row: p_value(row["p_adjusted"]),
+        "verdict": lambda row: Text(verdict(row)),
+    }
+    return Listing(rows, columns).table(whole=True)
 
 
 def verdict(row: Mapping[str, Any]) -> str:
@@ -494,10 +473,6 @@ def interval(row: Mapping[str, Any], shown: Any) -> str:
     return f"{low} to {high}"
 
 
-def ratio_interval(row: Mapping[str, Any]) -> str:
-    return interval({"low": row["ratio_low"], "high": row["ratio_high"]}, formats.ratio)
-
-
 def explain_uncorrected(measured: Mapping[str, Any]) -> str:
     """Return why an interval and the verdict of its row may differ; empty if no row is affected."""
     rows = [row for row in measured["effects"] if row["low"] is not None]
@@ -509,10 +484,6 @@ def explain_uncorrected(measured: Mapping[str, Any]) -> str:
 def _interval(measured: Mapping[str, Any], row: Mapping[str, Any], signed: bool = False) -> str:
     shown = formats.measure_difference if signed else formats.measure_value
     return interval(row, partial(shown, measured["measure"], unit=measured["unit"]))
-
-
-def _count(value: int | None) -> str:
-    return formats.NOTHING if value is None else str(value)
 
 
 def _more(console: Console, rows: int, what: str) -> None:

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from cellbed.measure.run_folder import applications_of, read_run
-from cellbed.report import cells, connections, formats, origin, ranking
+from cellbed.report import connections, formats, origin, ranking
 from cellbed.runformat.spans import PLACES
 from cellbed.support.console import IN_A_PIPE, Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cellbed.measure.cells import CellSummary, CellUser
-    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference, SettingDifference
+    from cellbed.measure.comparison import (
+        ApplicationComparison,
+        Comparison,
+        Difference,
+        Interval,
+        SettingDifference,
+    )
+    from cellbed.measure.connections import PeerSummary
     from cellbed.measure.decomposition import Decomposition
     from cellbed.measure.migrations import MigrationSummary, Phase
+    from cellbed.measure.own import OwnMeasure
     from cellbed.measure.servers import ServerSummary
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import (
@@ -46,6 +54,9 @@ Cell = Callable[[Row], str | Text]
 """A cell of a row."""
 _TROUBLES = (("late", "late"), ("failed", "failed"), ("timed_out", "timed out"), ("lost", "lost"))
 """Counts of requests without a good reply in time, with their labels."""
+_BY_POLICY = (("skipped", "skipped by policy"), ("reduced", "reduced by policy"))
+_DIFFERENCE = ("value", "95 % interval", "verdict")
+"""Headings of a difference."""
 LINE = 400
 """Width in characters of a row in a pipe or a file."""
 
@@ -63,18 +74,18 @@ def show(run: Path, console: Console | None = None) -> None:
         moves = [move for move in summary.migrations if move.app == each.name]
         _application(each, application, moves, console, alone=len(described) == 1)
         if each.own:
-            _print_below(console, _own_table(each))
+            _print_below(console, own_measures(each).table())
         if not application.spans or application.reported:
-            _print_below(console, *connections.tables(each.name, summary.connections))
-    _print_below(console, *connections.tables(None, summary.connections))
-    for table in (_links(summary), _nodes(summary), _programs(summary)):
-        if table.row_count:
+            _print_below(console, *show_connections(each.name, summary.connections))
+    _print_below(console, *show_connections(None, summary.connections))
+    for listing in (links(summary), nodes(summary), programs(summary)):
+        if (table := listing.table()).row_count:
             _print_below(console, table)
     for cell in summary.cells:
         console.print(Text(f"\n{cell.name}", style="bold"), Text(formats.cell(asdict(cell))))
-        console.print(_users(cell))
+        console.print(users(cell).table())
     if summary.servers:
-        _print_below(console, _servers(summary))
+        _print_below(console, servers(summary).table())
         _explain_marks(console, (each.percentiles for each in summary.servers))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
@@ -147,7 +158,7 @@ def _migrations(migrations: Sequence[MigrationSummary], console: Console) -> Non
     for migration in migrations:
         console.print(Text(f"\n{formats.migration(asdict(migration))}", style="bold"))
         if migration.phases:
-            console.print(_phases(migration))
+            console.print(phases(migration).table())
         for line in formats.migration_as_seen(asdict(migration)):
             console.print(Text(f"  {line}"))
 
@@ -180,12 +191,12 @@ def _application(
         console.print(Text(f"  {count} × {reason}", style="red"))
     _print_below(console, _latency(summary, migrations))
     _migrations(migrations, console)
-    decompositions = _decompositions(summary, application.spans)
-    if decompositions is not None:
-        _print_below(console, decompositions)
-        for at, each in _select_parts(summary):
-            if cause := origin.cause(each):
-                console.print(f"[bold]around the {at.label}[/]: {cause}")
+    table = decompositions(summary, application.spans)
+    if table is not None:
+        _print_below(console, table)
+        for row in ranking.decompositions(summary):
+            if cause := origin.cause(summary.decompositions[row]):
+                console.print(f"[bold]around the {summary.percentiles[row].label}[/]: {cause}")
     if summary.residual is not None:
         share, at_p99 = summary.residual.median_share, summary.residual.p99_share
         residual = f"residual {formats.share(share)} of the latency at the median"
@@ -202,18 +213,22 @@ def _application(
         is_time = measure.unit == "s" and measure.p99 is not None
         p99 = f"{formats.duration(measure.p99)} at the P99, " if is_time else ""
         console.print(Text(f"{measure.label}: {median} at the median, {p99}from {least} to {most}", style="dim"))
-    for name, groups in (("step", summary.steps), ("endpoint", summary.endpoints)):
-        if len(groups) > 1:
-            _print_below(console, _groups(name, groups, summary))
-            _explain_marks(console, (each.percentiles for each in groups))
+    for _, groups in groups_of(summary):
+        _print_below(console, groups.table())
+        _explain_marks(console, (each.percentiles for each in groups.rows))
 
 
-def _own_table(summary: ApplicationSummary) -> Table:
-    table = _table("own measure", "unit", "nodes", "values", "mean", "median", "least", "most")
-    for each in summary.own:
-        figures = (formats.own_value(value) for value in (each.mean, each.median, each.least, each.most))
-        table.add_row(Text(each.measure), Text(each.unit), str(each.nodes), str(each.samples), *figures)
-    return table
+def own_measures(summary: ApplicationSummary) -> Listing[OwnMeasure]:
+    """Return the measures that an application's programs wrote."""
+    columns: dict[str, Cell[OwnMeasure]] = {
+        "own measure": lambda each: Text(each.measure),
+        "unit": lambda each: Text(each.unit),
+        "nodes": lambda each: str(each.nodes),
+        "values": lambda each: str(each.samples),
+    }
+    for name in ("mean", "median", "least", "most"):
+        columns[name] = lambda each, name=name: formats.own_value(getattr(each, name))  # type: ignore[misc]
+    return Listing(summary.own, columns, "measures")
 
 
 def _latency(summary: ApplicationSummary, migrations: Sequence[MigrationSummary]) -> Table:
@@ -243,13 +258,13 @@ def _explain_marks(console: Console, shown: Iterable[Sequence[Percentile]]) -> N
         console.print(Text(formats.MARKED, style="dim"))
 
 
-def _decompositions(summary: ApplicationSummary, spans: Sequence[Span]) -> Table | None:
-    """Return a table of the parts at the median and at the highest percentile with parts."""
-    having = _select_parts(summary)
-    if not having:
-        return None
-    columns = [(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having]
-    return _parts(spans, columns, summary.uncertainty)
+def decompositions(summary: ApplicationSummary, spans: Sequence[Span], *, meanings: bool = False) -> Table | None:
+    """Return a table of the parts at the median and at the highest percentile with parts, also with their meanings."""
+    columns = []
+    for row in ranking.decompositions(summary):
+        each = summary.decompositions[row]
+        columns.append((f"around the {summary.percentiles[row].label}\nmean of {each.requests}, ms", each))
+    return _parts(spans, columns, summary.uncertainty, meanings=meanings) if columns else None
 
 
 def _parts_table(comparison: ApplicationComparison, names: list[str]) -> Table | None:
@@ -259,58 +274,98 @@ def _parts_table(comparison: ApplicationComparison, names: list[str]) -> Table |
     return _parts(comparison.spans, columns, uncertainty) if columns else None
 
 
-def _parts(spans: Sequence[Span], columns: list[tuple[str, Decomposition]], uncertainty: dict[str, float]) -> Table:
+def _parts(
+    spans: Sequence[Span],
+    columns: list[tuple[str, Decomposition]],
+    uncertainty: dict[str, float],
+    *,
+    meanings: bool = False,
+) -> Table:
     """Return a table of decompositions, a column each. uncertainty: seconds by part."""
-    shown = [each for _, each in columns]
-    table = _table("where", "part")
-    for heading, _ in columns:
-        table.add_column(Text(heading), justify="right", overflow="fold")
-        table.add_column("share\n", justify="right", style="dim")
-    before = None
-    for part in spans:
-        label = part.label
-        if part.name in uncertainty:
-            label += f" (± {formats.duration(uncertainty[part.name])})"
-        cells = []
-        for each in shown:
-            seconds, latency = each.parts[part.name], each.latency or 0.0
-            share = seconds / latency if latency else 0.0
-            style = "bold" if share >= 0.2 else ""
-            cells += [Text(formats.milliseconds(seconds), style=style), Text(formats.share(share), style=style)]
-        table.add_row(PLACES[part.place] if part.place != before else "", label, *cells)
-        before = part.place
-    residual, total = [], []
-    for each in shown:
-        left, latency = each.residual or 0.0, each.latency or 0.0
-        residual += [formats.milliseconds(each.residual), formats.share(left / latency if latency else None)]
-        total += [formats.milliseconds(each.latency), "100 %"]
-    table.add_row("", "Residual", *residual, style="dim", end_section=True)
-    table.add_row("", "Latency", *total, style="bold")
+    headings, shown = zip(*columns, strict=True)
+
+    def share(each: Decomposition, seconds: float | None) -> float:
+        return (seconds or 0.0) / each.latency if each.latency else 0.0
+
+    rows = (
+        (
+            PLACES[part.place],
+            part.label + (f" (± {formats.duration(uncertainty[part.name])})" if part.name in uncertainty else ""),
+            part.meaning,
+            [(each.parts[part.name], share(each, each.parts[part.name])) for each in shown],
+        )
+        for part in spans
+    )
+    table = _places(headings, rows, meanings=meanings)
+    rest = [(each.residual, share(each, each.residual) if each.latency else None) for each in shown]
+    table.add_row("", "Residual", *_in_ms(rest), *[_RESIDUAL] * meanings, style="dim", end_section=True)
+    whole = _in_ms([(each.latency, 1.0) for each in shown])
+    table.add_row("", "Latency", *whole, *["intended time → reply"] * meanings, style="bold")
     return table
 
 
-def _select_parts(summary: ApplicationSummary) -> list[tuple[Percentile, Decomposition]]:
-    """Return the median and the highest percentile with parts."""
-    having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
-    return having if len(having) < 2 else [having[0], having[-1]]
+_RESIDUAL = "what the parts do not account for: the emulator’s own lateness"
+Part = tuple[str, str, str, list[tuple[float | None, float]]]
+"""Place, label and meaning of a part, and for each column seconds and the share of the whole."""
 
 
-def _groups(name: str, groups: Sequence[EndpointSummary], summary: ApplicationSummary) -> Table:
-    latency = {at.label: place for place, at in enumerate(summary.percentiles)}
-    columns: dict[str, Cell[EndpointSummary]] = {
-        name: lambda each: each.endpoint,
-        "requests": lambda each: str(each.counts.total),
-        "no good\nreply": lambda each: _alarm_text(each.counts.total - each.counts.answered),
-        **{label: partial(_latency_cell, place=place) for label, place in latency.items()},
-    }
-    return _rows(groups, ranking.endpoints(groups), columns)
+def _places(headings: Sequence[str], parts: Iterable[Part], *, meanings: bool) -> Table:
+    """Return a table of parts of times, with their meanings if asked for."""
+    table = _table("where", "part")
+    for heading in headings:
+        table.add_column(Text(heading), justify="right", overflow="fold")
+        table.add_column("share\n", justify="right", style="dim")
+    if meanings:
+        table.add_column("from and to", style="dim")
+    before = None
+    for place, label, meaning, values in parts:
+        styles = ["bold" if share >= 0.2 else "" for _, share in values for _ in range(2)]
+        cells = map(Text, _in_ms(values), styles)
+        table.add_row(place if place != before else "", Text(label), *cells, *[Text(meaning)] * meanings)
+        before = place
+    return table
+
+
+def _in_ms(values: Iterable[tuple[float | None, float | None]]) -> list[str]:
+    return [words for seconds, share in values for words in (formats.milliseconds(seconds), formats.share(share))]
+
+
+def show_connections(
+    application: str | None, peers: Sequence[PeerSummary], *, meanings: bool = False
+) -> Iterator[Table]:
+    """Yield tables of an application's connections: figures of each peer, and parts of the peers with most bytes."""
+    if peers := [peer for peer in peers if peer.app == application]:
+        columns = connections.FIGURES | (connections.QUEUES if meanings else {})
+        heading = "connections to" if application else "connections of\nno application"
+        yield Listing(peers, {heading: lambda peer: Text(connections.name(peer)), **columns}).table(whole=True)
+    if shown := [peer for peer in peers if peer.parts][: connections.MOST_COLUMNS]:
+        parts = (
+            (place, label, meaning, [(peer.parts.get(part), connections.share(peer, part)) for peer in shown])
+            for part, place, label, meaning in connections.parts(shown)
+        )
+        yield _places([f"{connections.name(peer)}\nmean by bytes, ms" for peer in shown], parts, meanings=meanings)
+
+
+def groups_of(summary: ApplicationSummary) -> Iterator[tuple[str, Listing[EndpointSummary]]]:
+    """Yield the steps and the endpoints of an application that has several, each with the name of one."""
+    for name, groups in (("step", summary.steps), ("endpoint", summary.endpoints)):
+        columns: dict[str, Cell[EndpointSummary]] = {
+            name: lambda each: each.endpoint,
+            "requests": lambda each: str(each.counts.total),
+            "no good\nreply": lambda each: _alarm_text(each.counts.total - each.counts.answered),
+            **{at.label: partial(_latency_cell, place=place) for place, at in enumerate(summary.percentiles)},
+        }
+        more = f"{name}s, in the order of their slowest requests"
+        if len(groups) > 1:
+            yield name, Listing(groups, columns, more, ranking.endpoints(groups))
 
 
 def _latency_cell(each: EndpointSummary | ServerSummary, place: int) -> str:
     return _percentile(each.percentiles[place])[0]
 
 
-def _links(summary: Summary) -> Table:
+def links(summary: Summary) -> Listing[DirectionSummary]:
+    """Return the directions of links."""
     columns: dict[str, Cell[DirectionSummary]] = {
         "link": lambda each: f"{each.direction} (synthetic)" if each.synthetic else each.direction,
         "capacity\nMbit/s": lambda each: (
@@ -325,7 +380,8 @@ def _links(summary: Summary) -> Table:
     for name, words in _EXTRAS.items():
         if any(map(count := attrgetter(name), summary.directions)):
             columns[words] = lambda each, count=count: formats.number(count(each))  # type: ignore[misc]
-    return _rows(summary.directions, ranking.directions(summary.directions), columns)
+    more = "directions, in the order of packets dropped, longest gap, highest queue, traffic"
+    return Listing(summary.directions, columns, more, ranking.directions(summary.directions))
 
 
 def _gap(each: DirectionSummary) -> str:
@@ -344,7 +400,8 @@ _EXTRAS = {
 """Counts of a link with their headings, shown if not 0."""
 
 
-def _users(cell: CellSummary) -> Table:
+def users(cell: CellSummary) -> Listing[CellUser]:
+    """Return the users of a cell."""
     columns: dict[str, Cell[CellUser]] = {
         "user": lambda each: each.direction,
         "used\nMbit/s": lambda each: formats.number(each.throughput_mbit_s),
@@ -352,10 +409,11 @@ def _users(cell: CellSummary) -> Table:
         "queueing\nP99": lambda each: formats.duration(each.queueing_p99_s),
         "share\nof time": lambda each: formats.share(each.share),
     }
-    return _rows(cell.users, ranking.cell_users(cell.users), columns)
+    return Listing(cell.users, columns, "users, in the order of queueing", ranking.cell_users(cell.users))
 
 
-def _servers(summary: Summary) -> Table:
+def servers(summary: Summary) -> Listing[ServerSummary]:
+    """Return the servers of requests."""
     columns: dict[str, Cell[ServerSummary]] = {
         "application": lambda each: f"{each.app}, {each.policy}",
         "cell": lambda each: each.cell or formats.NOTHING,
@@ -368,60 +426,79 @@ def _servers(summary: Summary) -> Table:
     }
     if all(each.cell is None for each in summary.servers):
         del columns["cell"]
-    return _rows(summary.servers, None, columns)
+    return Listing(summary.servers, columns, "servers")
 
 
-def _phases(migration: MigrationSummary) -> Table:
+def phases(migration: MigrationSummary) -> Listing[Phase]:
+    """Return the phases of a migration."""
     columns: dict[str, Cell[Phase]] = {
         "phase": lambda each: each.name,
         "begins": lambda each: f"{each.begin_s:.2f} s",
         "lasts": lambda each: formats.duration(each.end_s - each.begin_s),
         "sent": lambda each: formats.size(each.bytes),
     }
-    return _rows(migration.phases, None, columns)
+    return Listing(migration.phases, columns, "phases")
 
 
-def _nodes(summary: Summary) -> Table:
-    columns: dict[str, Cell[NodeSummary]] = {
-        "node": lambda each: each.node,
+def nodes(summary: Summary, limits: Mapping[str, Mapping[str, Any]] | None = None) -> Listing[NodeSummary]:
+    """Return the nodes. limits: the description of each node by name, for columns with its limits."""
+    columns: dict[str, Cell[NodeSummary]] = {"node": lambda each: each.node}
+    if limits is not None:
+        columns["CPU\nlimit"] = lambda each: formats.number(limits.get(each.node, {}).get("cpus"))
+        columns["memory\nlimit"] = lambda each: formats.memory(limits.get(each.node, {}).get("memory_bytes"))
+    columns |= {
         "CPU\nmean": lambda each: formats.number(each.cpu_cores_mean),
         "CPU\npeak": lambda each: formats.number(each.cpu_cores_peak),
         "\nthrottled": lambda each: formats.duration(each.throttled_s),
         "memory\npeak": lambda each: formats.memory(each.memory_peak_bytes),
         "killed for\nmemory": lambda each: _alarm_text(each.oom_kills),
     }
-    return _rows(summary.nodes, ranking.nodes(summary.nodes), columns)
+    more = "nodes, in the order of kills, time throttled, CPU used"
+    return Listing(summary.nodes, columns, more, ranking.nodes(summary.nodes))
 
 
-def _programs(summary: Summary) -> Table:
+def programs(summary: Summary) -> Listing[ProgramSummary]:
+    """Return the programs of nodes with several."""
     columns: dict[str, Cell[ProgramSummary]] = {
         "program": lambda each: each.program,
         "CPU\ntime": lambda each: formats.duration(each.cpu_s),
         "CPU\nmean": lambda each: formats.number(each.cpu_cores_mean),
         "memory\npeak": lambda each: formats.memory(each.memory_peak_bytes),
     }
-    return _rows([summary.programs[row] for row in ranking.programs(summary.programs)], None, columns)
+    order = ranking.programs(summary.programs)
+    return Listing(summary.programs, columns, "programs, in the order of CPU time", order)
 
 
 def _alarm_text(count: int | None) -> Text:
     return Text(formats.number(count), style="red" if count else "")
 
 
-def _rows(rows: Sequence[Row], order: list[int] | None, columns: Mapping[str, Cell[Row]]) -> Table:
-    """Return a table of the first rows, with the number of hidden rows. columns: cells by heading."""
-    table = _table(*columns)
-    shown = ranking.visible_rows(len(rows))
-    for row in (range(len(rows)) if order is None else order)[:shown]:
-        table.add_row(*(cell(rows[row]) for cell in columns.values()))
-    if len(rows) > shown:
-        table.add_row(Text(f"and {len(rows) - shown} more", style="dim"))
-    return table
+@dataclass(frozen=True)
+class Listing(Generic[Row]):
+    """A table, of which the first rows are shown if it is long. columns: cells by heading. more: description of the
+    other rows. order: numbers of rows."""
+
+    rows: Sequence[Row]
+    columns: Mapping[str, Cell[Row]]
+    more: str = "more"
+    order: Sequence[int] | None = None
+
+    def table(self, *, whole: bool = False) -> Table:
+        """Return the first rows, with the number of hidden rows, or all rows."""
+        table = _table(*self.columns)
+        order = range(len(self.rows)) if self.order is None else self.order
+        shown = len(order) if whole else ranking.visible_rows(len(order))
+        for row in order[:shown]:
+            table.add_row(*(cell(self.rows[row]) for cell in self.columns.values()))
+        if len(order) > shown:
+            table.add_row(Text(f"and {len(order) - shown} more", style="dim"))
+        return table
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for index, name in enumerate(columns):
-        words = index == 0 or name in ("part", "")
+        words = index == 0 or name in ("part", "level", "levels", "of", "verdict", "")
         table.add_column(name, justify="left" if words else "right", overflow="fold", no_wrap=index == 0)
     return table
 
@@ -440,100 +517,127 @@ def show_comparison(comparison: Comparison, console: Console | None = None) -> N
         names = [f"run {number}" for number, _ in enumerate(names, 1)]
         for short, name in zip(names, comparison.names, strict=True):
             console.print(Text(f"{short}: {name}", style="bold"))
-        console.print()
-    table, summaries = _beside(names), comparison.summaries
-    table.add_row(
-        "status",
-        *(
-            Text(
-                formats.outcome(each.status, bool(each.disturbances), each.predicted, each.failure),
-                "red" * bool(each.disturbances or each.failure),
-            )
-            for each in summaries
-        ),
-    )
-    table.add_row("measured", *(formats.format_reach(summary.measured_s, summary.duration_s) for summary in summaries))
-    table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
-    if len(comparison.applications) == 1:
-        _print_application(comparison.applications[0], names, table, console)
-    else:
+    runs = compare_runs(comparison, names)
+    several = len(comparison.applications) != 1
+    found = [("", runs)] if several else []
+    for each in comparison.applications:
+        (_, first), *others = compare_application(each, names, beside(names) if several else runs)
+        found += [(f"{each.name}  {each.title}" if several else "", first), *others]
+    found += compare_cells(comparison, names)
+    for title, table in found:
+        console.print(Text(f"\n{title}" if title else "", style="bold"))
         console.print(table)
-        for each in comparison.applications:
-            console.print(f"\n[bold]{escape(each.name)}[/]  {escape(each.title)}")
-            _print_application(each, names, _beside(names), console)
-    for name, rows in cells.compare(summaries):
-        table = _beside(names, name)
-        for label, texts in rows:
-            table.add_row(label, *texts)
-        _print_below(console, table)
+    _explain_marks(console, (each.percentiles for app in comparison.applications for each in app.summaries))
     console.print()
     for note in comparison.notes:
         console.print(Text(f"note: {note}", style="dim"))
 
 
-def _print_application(comparison: ApplicationComparison, names: list[str], table: Table, console: Console) -> None:
-    """Print an application of all runs: counts, percentiles (in `table`), parts, differences."""
+def compare_runs(comparison: Comparison, names: list[str]) -> Table:
+    """Return a table of the states of runs. names: headings of the runs."""
+    table, summaries = beside(names), comparison.summaries
+    states = [formats.outcome(each.status, bool(each.disturbances), each.predicted, each.failure) for each in summaries]
+    wrong = ["red" if each.disturbances or each.failure else "" for each in summaries]
+    table.add_row("status", *map(Text, states, wrong))
+    table.add_row("measured", *(formats.format_reach(each.measured_s, each.duration_s) for each in summaries))
+    table.add_row("limits", *("[red]none[/]" if each.no_limits else "enforced" for each in summaries))
+    return table
+
+
+def compare_application(
+    comparison: ApplicationComparison, names: list[str], table: Table
+) -> Iterator[tuple[str, Table]]:
+    """Yield tables of an application of all runs, each with a title or an empty text: `table` with counts and
+    percentiles, then parts and differences."""
     summaries = comparison.summaries
-    if not comparison.has_requests and comparison.peers:
-        console.print(table)
+    if comparison.has_requests or not comparison.peers:
+        _add_counts(table, comparison)
+        yield "", table
+        if (parts := _parts_table(comparison, names)) is not None:
+            yield "Where the time goes", parts
+        found = iter(comparison.differences)
+        for name, pairs in zip(names[1:], comparison.paired, strict=True):
+            differences = _differences("value", islice(found, len(summaries[0].percentiles)))
+            if pairs is not None and pairs.value is not None:
+                slower = f"slower in {formats.share(pairs.slower)} of {pairs.requests} requests"
+                _add_difference(differences, pairs, "per request", more=slower)
+            yield f"{name} minus {names[0]}", differences
+        for title, rows in groupby(comparison.settings, key=formats.scenario_names):
+            yield title, _differences("mean", rows)
+    else:
+        yield "", table
         for peers in comparison.peers:
-            figures = _beside(names, f"connections to\n{connections.name(peers[0])}")
-            for label, cells in connections.compare(peers):
-                figures.add_row(label, *cells)
-            _print_below(console, figures)
-        _print_own(comparison, names, console)
-        return
-    table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
-    table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
-    for name, words in _TROUBLES:
-        table.add_row(words, *(_alarm_text(getattr(summary.requests, name)) for summary in summaries))
-    for name in ("skipped", "reduced"):
-        if any(getattr(summary.requests, name) for summary in summaries):
-            table.add_row(f"{name} by policy", *(str(getattr(summary.requests, name)) for summary in summaries))
-    for name, values in formats.timely(summaries):
-        table.add_row(name, *values)
+            yield "", beside(names, f"connections to\n{connections.name(peers[0])}", connections.compare(peers))
+    if comparison.own:
+        medians, differences = beside(names, "own measure, median"), _table("difference", "of", *_DIFFERENCE)
+        for each in comparison.own:
+            medians.add_row(Text(each.measure), *(formats.own_value(at, each.unit) for at in each.medians))
+            for at in each.differences:
+                _add_difference(differences, at, Text(at.run), Text(each.measure), unit=each.unit)
+        yield "", medians
+        yield "Measures of its programs", differences
+
+
+def _add_counts(table: Table, comparison: ApplicationComparison) -> None:
+    """Add counts of requests and percentiles of an application to a table of runs."""
+    summaries = comparison.summaries
+    for name, words in (("total", "requests"), ("ok", "ok"), *_TROUBLES, *_BY_POLICY):
+        counts = [getattr(summary.requests, name) for summary in summaries]
+        if any(counts) or (name, words) not in _BY_POLICY:
+            is_trouble = (name, words) in _TROUBLES
+            table.add_row(words, *(_alarm_text(count) if is_trouble else formats.number(count) for count in counts))
+    for label, values in formats.timely(summaries):
+        table.add_row(label, *values)
     for label, row in comparison.percentiles():
         table.add_row(label, *(_percentile(at)[0] for at in row), style="bold")
-    console.print(table)
-    _explain_marks(console, (each.percentiles for each in summaries))
-    if (parts := _parts_table(comparison, names)) is not None:
-        _print_below(console, parts)
-    found = iter(comparison.differences)
-    for name, pairs in zip(names[1:], comparison.paired, strict=True):
-        differences = _differences("value", islice(found, len(summaries[0].percentiles)))
-        if pairs is not None and pairs.value is not None:
-            value, interval, verdict = formats.format_difference(pairs)
-            slower = f"slower in {formats.share(pairs.slower)} of {pairs.requests} requests"
-            words = ", ".join(filter(None, [verdict, slower]))
-            differences.add_row("per request", value, interval, Text(words, style="dim"))
-        console.print(Text(f"\n{name} minus {names[0]}", style="bold"))
-        console.print(differences)
-    for title, rows in groupby(comparison.settings, key=formats.scenario_names):
-        console.print(Text(f"\n{title}", style="bold"))
-        console.print(_differences("mean", rows))
-    _print_own(comparison, names, console)
 
 
-def _print_own(comparison: ApplicationComparison, names: list[str], console: Console) -> None:
-    """Print medians and differences of the measures that its programs wrote."""
-    if not comparison.own:
-        return
-    table, differences = _beside(names, "own measure, median"), _table("difference", "of", "value", "95 % interval", "")
-    for each in comparison.own:
-        table.add_row(Text(each.measure), *(Text(formats.own_value(value, each.unit)) for value in each.medians))
-        for found in each.differences:
-            value, interval, verdict = formats.format_difference(found, found.note, each.unit)
-            differences.add_row(Text(found.run), Text(each.measure), value, interval, Text(verdict, style="dim"))
-    _print_below(console, table, differences)
+def compare_cells(comparison: Comparison, names: list[str]) -> Iterator[tuple[str, Table]]:
+    """Yield a table for each cell of any run, with an empty title."""
+    of_runs = [{cell.name: cell for cell in summary.cells} for summary in comparison.summaries]
+    for name in dict.fromkeys(name for cells in of_runs for name in cells):
+        found = [each.get(name) for each in of_runs]
+        users = list(dict.fromkeys(user.direction for cell in found if cell is not None for user in cell.users))
+        texts: dict[str, Cell[CellSummary]] = {
+            "throughput": lambda cell: formats.rate(cell.throughput_mbit_s),
+            "Jain's index of throughputs": lambda cell: _index(cell.fairness),
+            "Jain's index of shares of time": lambda cell: _index(cell.time_fairness),
+        }
+        for direction in users[: ranking.visible_rows(len(users))]:
+            texts[f"throughput of {direction}"] = partial(_user, direction)
+        table = beside(names, name)
+        for label, text in texts.items():
+            table.add_row(label, *(formats.NOTHING if cell is None else text(cell) for cell in found))
+        if more := len(users) - ranking.visible_rows(len(users)):
+            table.add_row(f"and {more} users more")
+        yield "", table
+
+
+def _user(direction: str, cell: CellSummary) -> str:
+    """Return the throughput of a user, and its share of the throughput of all users in the cell."""
+    total = sum(user.throughput_mbit_s for user in cell.users)
+    found = next((user for user in cell.users if user.direction == direction), None)
+    if found is None:
+        return formats.NOTHING
+    share = f" ({formats.share(found.throughput_mbit_s / total)})" if total else ""
+    return formats.rate(found.throughput_mbit_s) + share
+
+
+def _index(fairness: float | None) -> str:
+    return formats.NOTHING if fairness is None else f"{fairness:.3f}"
 
 
 def _differences(value: str, rows: Iterable[Difference | SettingDifference]) -> Table:
     """Return a table of differences between percentiles. value: heading of the column of values."""
-    table = _table("difference", value, "95 % interval", "")
+    table = _table("difference", value, *_DIFFERENCE[1:])
     for each in rows:
-        *cells, verdict = formats.format_difference(each, each.note)
-        table.add_row(each.label, *cells, Text(verdict, style="dim"))
+        _add_difference(table, each, each.label)
     return table
+
+
+def _add_difference(table: Table, each: Interval, *labels: str | Text, unit: str | None = None, more: str = "") -> None:
+    *cells, verdict = formats.format_difference(each, each.note, unit)
+    table.add_row(*labels, *cells, Text(", ".join(filter(None, [verdict, more])), style="dim"))
 
 
 def _print_below(console: Console, *tables: Table) -> None:
@@ -543,8 +647,11 @@ def _print_below(console: Console, *tables: Table) -> None:
         console.print(table)
 
 
-def _beside(names: list[str], heading: str = "") -> Table:
+def beside(names: list[str], heading: str = "", rows: Iterable[tuple[str | Text, list[str]]] = ()) -> Table:
+    """Return a table with a column for each run. rows: label and cells of each."""
     table = _table(heading)
     for name in names:
         table.add_column(Text(name), justify="right", overflow="fold")
+    for label, texts in rows:
+        table.add_row(label, *texts)
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,16 +19,18 @@ from cellbed.archive.series import PARTS, Part
 from cellbed.archive.statistics import DEFAULT, Analysis, Definition, Statistics, analyse
 from cellbed.archive.store import Archive
 from cellbed.archive.warnings import PAUSE_INTERVALS
-from cellbed.report import plot
+from cellbed.report import plot, trace_tables
 from cellbed.report.plot import MUTED, draw_file, label_decades, palette
-from cellbed.report.trace_tables import Rows, comparison_rows, entry_rows
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import Unit, date_words, duration_words, rate_unit, rate_words
+from cellbed.support.ways import Way
 from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
+    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.table import Table
 
 Floats = NDArray[np.float64]
 Parts = Mapping[Part, Analysis]
@@ -51,6 +53,8 @@ _NOTE_WIDTH = 165
 _TITLE_WIDTH = 80
 _KEY_FIGURES: Final = {"mean_bit_s": "Mean rate", "p50_ms": "Median", "outage_longest_ms": "Longest outage"}
 """Statistics in the head of a page."""
+_STEP_DB = 3
+"""Width of the steps of power with one median, dB."""
 _BESIDE = 4
 """Number of legend entries per line."""
 
@@ -71,20 +75,21 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Panels under one title. about: a sentence beside it. tables: figures for a page, by heading."""
+    """Panels under one title. about: a sentence beside it. tiles: key figures for a page. tables: its tables."""
 
     title: str
     about: str
     panels: list[Panel]
-    tables: Mapping[str, Rows] = field(default_factory=dict)
+    tables: Sequence[tuple[str, Table]]
+    tiles: Sequence[tuple[str, str, str]] = ()
 
 
 class PictureError(CellbedError):
     """A picture cannot be written to the given path."""
 
 
-def portrait(name: str, about: About, parts: Parts) -> Picture:
-    """Return the picture of one entry."""
+def portrait(name: str, about: About, parts: Parts, signal: Mapping[Way, pl.DataFrame] | None = None) -> Picture:
+    """Return the picture of one entry. signal: rates and powers by direction (`rates_and_rsrp`)."""
     panels = []
     ways: Drawn = [(part.capitalize(), COLOURS[part], found) for part, found in parts.items() if part != "round-trip"]
     trips = parts.get("round-trip")
@@ -96,6 +101,8 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
         panels.append(_trips_over_time(probes, _end([trips])))
     if any(found.distributions for *_, found in ways):
         panels.append(_rate_distribution(ways, "Distribution of the rate", ("100ms", "1s")))
+    if signal:
+        panels.append(_rates_over_rsrp(signal))
     if hours := _by_hour(ways, "hourly_mean_bit_s"):
         panels.append(hours)
     if trips is not None and trips.distributions:
@@ -103,7 +110,14 @@ def portrait(name: str, about: About, parts: Parts) -> Picture:
     if hours := _by_hour(probes, "hourly_p50_ms", "hourly_p95_ms"):
         panels.append(hours)
     words = sentence(about, max((found.duration_ns for found in parts.values()), default=0))
-    return Picture(name, words, panels, {"Statistics": entry_rows(_statistics(parts))})
+    figures = _statistics(parts)
+    tiles = [
+        (f"{label}, {part}", trace_tables.words(key, of[key]), "")
+        for key, label in _KEY_FIGURES.items()
+        for part, of in figures.items()
+        if key in of
+    ]
+    return Picture(name, words, panels, [("Statistics", trace_tables.entry_table(figures))], tiles)
 
 
 def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PARTS) -> Picture:
@@ -133,9 +147,10 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
             panels += [replace(rates, note=rates.note + cut), replace(outages, note=outages.note + counted)]
             title = f"{word}: distribution of the rate"
             distributions += [_rate_distribution(measured, title, ("100ms",))] if measured else []
-    tables = comparison_rows({name: _statistics(parts) for name, parts in entries.items()}, directions)
-    headings = {f"{part.capitalize()}: statistics": rows for part, rows in tables.items()}
-    return Picture(" · ".join(entries), "", panels + distributions, headings)
+    figures = {name: _statistics(parts) for name, parts in entries.items()}
+    tables = trace_tables.comparison_tables(figures, directions)
+    headed = [(f"{part.capitalize()}: statistics", table) for part, table in tables]
+    return Picture(" · ".join(entries), "", panels + distributions, headed)
 
 
 def _statistics(parts: Parts) -> dict[Part, Statistics]:
@@ -212,6 +227,26 @@ def _rate_distribution(of: Drawn, title: str, scales: Sequence[str]) -> Panel:
         axes.set_xlim(0, None)
 
     return Panel(title, f"rate, {unit.name}", "share at most that, %", draw)
+
+
+def _rates_over_rsrp(signal: Mapping[Way, pl.DataFrame]) -> Panel:
+    unit = rate_unit(max(float(rows["rate_bit_s"].max()) for rows in signal.values()))  # type: ignore[arg-type]
+
+    def draw(axes: Axes) -> None:
+        for part, rows in signal.items():
+            rates = rows["rate_bit_s"].to_numpy() * unit.factor
+            levels = np.round(rows["rsrp_dbm"].to_numpy() / _STEP_DB) * _STEP_DB
+            at = np.unique(levels)
+            axes.plot(rows["rsrp_dbm"], rates, ".", color=COLOURS[part], alpha=0.3, markersize=3)
+            medians = [float(np.median(rates[levels == level])) for level in at]
+            axes.plot(
+                at, medians, color=COLOURS[part], marker="o", markersize=3.5, label=f"{part.capitalize()}, median"
+            )
+        axes.set_ylim(0, None)
+        axes.legend(loc="best")
+
+    note = f"rates over 200 ms under saturation, medians over {_STEP_DB} dB"
+    return Panel("Rate over signal power", "RSRP, dBm", f"rate, {unit.name}", draw, note)
 
 
 def _trip_distribution(of: Drawn) -> Panel:
@@ -472,19 +507,11 @@ def _page(picture: Picture) -> str:
     from cellbed.report.head import Head
 
     names, several, synthetic = picture.title.split(" · "), not picture.about, picture.about.startswith("synthetic")
-    tables = list(picture.tables.values())
-    rows = [row for each in tables for row in each[1:] if row[0] in _KEY_FIGURES]
-    tiles = [
-        (f"{_KEY_FIGURES[row[0]]}, {heading}", value, "")
-        for row in (() if several else rows)
-        for heading, value in zip(tables[0][0][1:-1], row[1:-1], strict=True)
-        if value != "–"
-    ]
     head = Head(
         title=picture.title,
         kind="traces" if several else "trace",
         asked=[f"How {' and '.join(names)} differ." if several else f"How this network behaves: {picture.about}."],
-        tiles=tiles,
+        tiles=picture.tiles,
         answers=[f"{panel.title}: {panel.note}." for panel in picture.panels if panel.note and panel.end is not None],
         trust="with care" if synthetic else "yes",
         reasons=["made by a model, not recorded" if synthetic else "computed from the whole entry"],
@@ -493,9 +520,9 @@ def _page(picture: Picture) -> str:
             ("Compare it with others", f"cellbed traces compare {' '.join(names)} OTHER -o comparison.html"),
         ],
     )
-    sections: list[tuple[str, list[str], list[tuple[list[str], Rows]]]] = [
+    sections: list[html.Section] = [
         *((panel.title, [plot.element(panel.title, partial(_alone, panel))], []) for panel in picture.panels),
-        *((heading, [], [(rows[0], rows[1:])]) for heading, rows in picture.tables.items()),
+        *((heading, [], [("", table)]) for heading, table in picture.tables),
     ]
     return html.fill_template("recording.html", head, sections=sections)
 

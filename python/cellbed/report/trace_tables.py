@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rich import box
-from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from cellbed.archive.series import Part
 from cellbed.archive.statistics import FIGURES, Statistics
@@ -34,58 +34,40 @@ BESIDE: Final = {
 """The figures of a comparison, with their headings."""
 
 
-Rows = list[list[str]]
-"""A table: headings, then rows."""
-
-
-def entry_rows(parts: Mapping[Part, Statistics]) -> Rows:
+def entry_table(parts: Mapping[Part, Statistics]) -> Table:
     """Return every figure of an entry with its meaning; lists are only in ``--json``."""
-    found = [["figure", *parts, "meaning"]]
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("figure", no_wrap=True)
+    for part in parts:
+        table.add_column(part, justify="right", no_wrap=True)
+    table.add_column("meaning", style="dim")
     for key, figure in FIGURES.items():
-        values = [statistics.get(key) for statistics in parts.values()]
+        values = [found.get(key) for found in parts.values()]
         if key not in _UNTOLD and any(value is not None and not isinstance(value, list) for value in values):
-            found.append([key, *(words(key, value) for value in values), figure.about])
-    return found
+            table.add_row(key, *(words(key, value) for value in values), figure.about)
+    return table
 
 
-def comparison_rows(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> dict[str, Rows]:
-    """Return several entries side by side, a table for each direction of any entry.
+def comparison_tables(
+    entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]
+) -> Iterator[tuple[Part, Table]]:
+    """Yield several entries side by side, a table for each direction of any entry.
 
     A figure has the same unit for all entries.
     """
-    tables: dict[str, Rows] = {}
     for part in directions:
         having = {name: parts[part] for name, parts in entries.items() if part in parts}
-        rows = [
-            [label, *_in_one_unit(key, [found.get(key) for found in having.values()])]
-            for key, label in BESIDE.items()
-            if any(key in found for found in having.values())
-        ]
-        if having:
-            tables[part] = [["figure", *having, "unit"], *rows]
-    return tables
-
-
-def entry_table(parts: Mapping[Part, Statistics]) -> RenderableType:
-    """Return the figures of an entry for the terminal."""
-    return _table(entry_rows(parts), "")
-
-
-def comparison_table(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
-    """Return several entries side by side for the terminal."""
-    return Group(*(_table(rows, part) for part, rows in comparison_rows(entries, directions).items()))
-
-
-def _table(rows: Rows, title: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold")
-    first, *middle, last = rows[0]
-    table.add_column(first, no_wrap=True)
-    for name in middle:
-        table.add_column(name, justify="right", overflow="fold", no_wrap=not title)
-    table.add_column("" if title else last, no_wrap=bool(title), style="" if title else "dim")
-    for row in rows[1:]:
-        table.add_row(*row)
-    return table
+        if not having:
+            continue
+        table = Table(box=box.SIMPLE_HEAD, title=part, title_justify="left", title_style="bold")
+        table.add_column("figure", no_wrap=True)
+        for name in having:
+            table.add_column(Text(name), justify="right", overflow="fold")
+        table.add_column("unit", no_wrap=True)
+        for key, label in BESIDE.items():
+            if any(key in found for found in having.values()):
+                table.add_row(label, *_in_one_unit(key, [found.get(key) for found in having.values()]))
+        yield part, table
 
 
 def _in_one_unit(key: str, values: list[Any]) -> list[str]:

@@ -128,6 +128,23 @@ def add_proxy(spans: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(found)
 
 
+def mark_live(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the parts of a run over a live network: packets leave this machine for it at the end of the uplink, so
+    parts of the remote node between that end and the begin of the downlink contain its delay."""
+    return tuple(
+        replace(
+            span,
+            label=f"Live network and {span.label[0].lower()}{span.label[1:]}",
+            meaning=span.meaning.replace("left the network", "left this machine"),
+        )
+        if span.place == "remote" and (span.begin in _AFTER_UPLINK or span.end.startswith("downlink_"))
+        else span
+        for span in spans
+    )
+
+
+_AFTER_UPLINK = ("uplink_left", "connect_remote", "served", "service_rest", "downlink_paused", f"path_{SERVER.name}")
+"""Stamps and durations of parts that begin when packets have left the emulator."""
 PATH = "path_"
 """Prefix of the stamps of a page load's parts: durations of the page's objects on the critical path."""
 

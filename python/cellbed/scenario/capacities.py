@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BeforeValidator, model_validator
 
 from cellbed.scenario.fields import CAPACITY, LATER_CAPACITY, Capacity, refusal
-from cellbed.scenario.load_dependent import Replay
+from cellbed.scenario.load_dependent import WHOLE, Replay
 from cellbed.scenario.stage_tables import Series, StageTable, stage_tables, union
 from cellbed.scenario.table import PlainOr
 from cellbed.support.units import DURATION
@@ -75,6 +75,6 @@ else:
 LinkCapacity = PlainCapacity | Replay
 """Capacity of a direction: trace, constant rate or unlimited as text; other kinds as tables."""
 
-LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (*SCHEDULES.values(), Replay), CAPACITY.show)
+LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (*SCHEDULES.values(), WHOLE["cellreplay"]), CAPACITY.show)
 LATER_LINK_CAPACITY = replace(LINK_CAPACITY, plain=Annotated[Any, LATER_CAPACITY])
 """`LINK_CAPACITY` in later changes: a rate of 0 is an outage."""

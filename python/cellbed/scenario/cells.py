@@ -5,10 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from cellbed.archive import TraceError
 from cellbed.scenario.fields import Unlimited, quantity
-from cellbed.scenario.load_dependent import Conditional, Replay
+from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
+from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path, Table, written
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION
@@ -56,7 +58,7 @@ class Cell(Table):
     scheduler: Scheduler = Field(
         written("proportional-fair"),
         description="Who gets a slot: 'round-robin', 'proportional-fair', 'max-rate', 'shortest-remaining', "
-        "'priority', or a table.",
+        "'priority', or a table. Recordings: learned.",
         examples=["proportional-fair", "round-robin"],
     )
     slot: Annotated[int, quantity(DURATION, "10 us", "1 s")] = Field(written("1 ms"), description="Length of a slot.")
@@ -141,13 +143,17 @@ def _objection(link: AnyMobileLink) -> str | None:
     """Return why a link cannot share a cell; None if it can."""
     if getattr(link, "fallback", None) is not None:
         return "a link of two radios cannot share a cell: remove this key, or 'fallback' of the link"
+    try:
+        link = link.in_cell() if isinstance(link, RecordedLink) else link
+    except TraceError as error:
+        return str(error)
     return _objection_to([link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))])
 
 
 def _objection_to(capacities: Sequence[object]) -> str | None:
-    if any(isinstance(each, Replay | Conditional) for each in capacities):
-        text = "a recording of two workloads contains its cell's scheduling, so it cannot share a cell"
-        return f"{text}: write a trace, a rate or a radio link"
+    if any(isinstance(each, Replay) for each in capacities):
+        text = "a recording shares a cell by the method conditional alone, since others have a schedule for each burst"
+        return f"{text}: write method = 'conditional', a trace, a rate or a radio link"
     if any(isinstance(each, Unlimited) for each in capacities):
         return "a link without a limit has nothing to share: write a trace, a rate or a radio link"
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 
 from cellbed.support.errors import CellbedError
@@ -15,11 +16,20 @@ from cellbed_node import inputs
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A scenario of cellbed. sentence: the first one of its comment. path: its file."""
+    """A scenario of cellbed. path: its file."""
 
-    name: str
-    sentence: str
     path: Path
+
+    @property
+    def name(self) -> str:
+        """Return the name of the file without its suffix."""
+        return self.path.stem
+
+    @property
+    def sentence(self) -> str:
+        """Return the first sentence of the comment at the begin of the scenario."""
+        lines = takewhile(lambda line: line.startswith("# "), inputs.text(self.path).splitlines())
+        return re.sub(r"([.?!])\s.*", r"\1", " ".join(line[2:].strip() for line in lines))
 
     def copy(self, folder: Path) -> list[Path]:
         """Copy the scenario and the files that its text names into a folder, which is made, and return the copies.
@@ -43,7 +53,7 @@ class Example:
 def examples() -> dict[str, Example]:
     """Return the examples by name."""
     folder = Path(str(files("cellbed") / "examples"))
-    return {path.stem: Example(path.stem, _sentence(path), path) for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: Example(path) for path in sorted(folder.glob("*.toml"))}
 
 
 def find_example(name: str) -> Example:
@@ -52,15 +62,3 @@ def find_example(name: str) -> Example:
     if (example := found.get(name.removesuffix(".toml"))) is not None:
         return example
     raise CellbedError(f"no example '{name[:80]}': {did_you_mean(name, found)}`cellbed examples` lists them")
-
-
-def _sentence(path: Path) -> str:
-    """Return the first sentence of the comment at the begin of a scenario."""
-    lines = []
-    for line in inputs.text(path).splitlines():
-        if not line.startswith("#") or line == "#":
-            break
-        lines.append(line.removeprefix("#").strip())
-    text = " ".join(lines)
-    end = re.search(r"[.?!](?=\s|$)", text)
-    return text[: end.end()] if end else text

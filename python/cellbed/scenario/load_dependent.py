@@ -1,94 +1,108 @@
-"""Recordings with load-dependent replay, each of one direction of a network."""
+"""Stages that replace capacity and delay of a direction: recordings with load-dependent replay, and radio links."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from cellbed.archive import TraceError, TraceSource, resolve
-from cellbed.archive.light_rows import Offsets, RecordedFile, Rows, latency_offsets, light_rows
-from cellbed.scenario.fields import TextField, quantity
-from cellbed.scenario.table import Table, written
-from cellbed.support.units import DURATION, SIZE
-from cellbed_node import inputs
-
-_IDLE = Annotated[int, quantity(DURATION, "0 s", "1 h")]
-
-
-def _show(file: RecordedFile[Rows] | RecordedFile[Offsets] | TraceSource) -> str:
-    return file.name
-
-
-def _file(read: object, what: str, example: str) -> TextField:
-    schema = {"minLength": 1, "examples": [example]}
-    path = lambda name, file: {name: str(file.path)}  # noqa: E731
-    return TextField(read, _show, schema, lambda _number: f"the path of a {what}", path)  # type: ignore[arg-type]
-
-
-_LIGHT = _file(light_rows, "file of light rows", "recordings/up-delay-light-pdo")
-_HEAVY = _file(resolve, "trace", "recordings/up-heavy-pdo")
-_OFFSETS = _file(latency_offsets, "file of latency offsets", "recordings/latency-offset-up")
-
-
-class Replay(Table):
-    """Delay and delivery opportunities of a light and of a heavy workload, by the method of CellReplay."""
-
-    kind: Literal["cellreplay"]
-    light: Annotated[RecordedFile[Rows], _LIGHT] = Field(
-        description="Base delay and delivery opportunities of packet trains: lines `TIME BASE_DELAY PDO PDO …`, in ms."
-    )
-    heavy: Annotated[TraceSource, _HEAVY] = Field(
-        description="Trace of the delivery opportunities under saturation, by its name or path."
-    )
-    latency_offset: Annotated[RecordedFile[Offsets], _OFFSETS] | None = Field(
-        None, description="Additional delay of packets of other sizes than the recorder's: lines `BYTES MS`."
-    )
-    idle: _IDLE = Field(written("0 ms"), description="F: time for which the link must be empty to become inactive.")
-    idle_at: Literal["link", "queue"] = Field(
-        "queue",
-        description="Place where F is counted: the queue (as calibrated), or the link, from a packet's departure to "
-        "the next arrival.",
-    )
-    anchor: Literal["base-delay", "first-packet"] = Field(
-        "first-packet",
-        description="Origin of light opportunities: the base delay, without or with the offset of the first packet.",
-    )
-    opportunity: Annotated[int, quantity(SIZE, "64 B", "64 KiB")] = Field(
-        written("1400 B"), description="Capacity of a delivery opportunity: the size of the recorder's packets."
-    )
-    overhead: Annotated[int, quantity(SIZE, "0 B", "1 KiB")] = Field(
-        written("0 B"), description="Charge of a packet in addition to its IP length."
-    )
-
-    @property
-    def files(self) -> Iterator[tuple[str, RecordedFile[Rows] | RecordedFile[Offsets]]]:
-        """Yield the files other than the heavy trace, by their key."""
-        yield "light", self.light
-        if self.latency_offset is not None:
-            yield "latency_offset", self.latency_offset
+from cellbed.archive import TraceSource
+from cellbed.archive.light_rows import RecordedFile
+from cellbed.scenario.fields import refusal
+from cellbed.scenario.stage_tables import StageTable, stage_tables
+from cellbed.support.units import DURATION, UnitError
 
 
 @dataclass(frozen=True)
-class Conditional:
-    """A model learnt from a recording, whose replay depends on each packet's situation; the input of the emulator's
-    stage ``conditional``.
+class Trust:
+    """Sentences about the error of a replay. notes: the error is unknown. warnings: the error is large."""
 
-    name: recording and direction. model: file. heavy: opportunities of saturation, of `opportunity` bytes each, as
-    in the model; used to state the rate.
-    """
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
-    name: str
-    model: Path
-    heavy: TraceSource
+
+class Recorded(StageTable):
+    """Base of recordings. heavy: trace of the opportunities under saturation, of `opportunity` bytes each."""
+
+    _trust: Trust = Trust()
+
+    if TYPE_CHECKING:
+        heavy: TraceSource
+        opportunity: int
+
+    @property
+    def files(self) -> Iterator[tuple[str, TraceSource | RecordedFile]]:
+        """Yield the files by their key."""
+        for key in type(self).model_fields:
+            if isinstance(file := getattr(self, key), TraceSource | RecordedFile):
+                yield key, file
+
+    def trusted(self, trust: Trust) -> Self:
+        """Return the recording with `trust`."""
+        self._trust = trust
+        return self
+
+    def check(self) -> Self:
+        """Return the recording. Raises TraceError for a file that cannot be read."""
+        for _, file in self.files:
+            file.check()
+        return self
+
+
+class Replay(Recorded):
+    """A recording that is replayed by the method of CellReplay."""
+
+
+class Conditional(Recorded):
+    """A model learnt from a recording. heavy, opportunity: as in the model; used to state the rate."""
+
+    heavy: Any
     opportunity: int
 
-    @cached_property
-    def sha256(self) -> str:
-        """Hexadecimal digest of the model. Raises TraceError when the file cannot be read."""
-        try:
-            return inputs.sha256(self.model)
-        except OSError as error:
-            raise TraceError(f"{self.model}: cannot read this file: {error.strerror}") from error
+
+def _read_constants(constants: Mapping[str, Any]) -> dict[str, Any]:
+    """Return constants of a radio link in the form of the path model. Values in text are times. Raises UnitError."""
+    found: dict[str, Any] = {}
+    for key, value in constants.items():
+        if isinstance(value, str):
+            found[f"{key}_ns"] = DURATION.parse(value)
+        else:
+            found[key] = _read_constants(value) if isinstance(value, Mapping) else value
+    return found
+
+
+def _check_constants(constants: dict[str, Any]) -> dict[str, Any]:
+    """Return the constants. Raises a `refusal` for constants that the path model refuses."""
+    from cellbed import _core
+
+    stage = {"kind": "radio", "profile": "midband-good", "way": "downlink", "seed": 0}
+    if taken := constants.keys() & {*stage, "queue", "device"}:
+        raise refusal(f"'{min(taken)}' is not a constant of the radio link")
+    try:
+        _core.Direction(json.dumps([stage | _read_constants(constants)]), [])
+    except (UnitError, ValueError) as error:
+        raise refusal(str(error)) from error
+    return constants
+
+
+Constants = Annotated[dict[str, Any], AfterValidator(_check_constants)]
+"""Constants of a radio link in place of the profile's (docs/reference/radio.md), with times in text."""
+
+
+class Radio(StageTable):
+    """One direction of a radio link, for a link in virtual time; scenarios and shells have both directions at once."""
+
+    constants: Constants = Field({}, description="Constants in place of the profile's.")
+
+    def stage(self, start_ns: int = 0, looped: bool = True, seed: int = 0) -> dict[str, Any]:
+        return super().stage(start_ns, looped, seed) | _read_constants(self.constants)
+
+
+def trust(capacity: object) -> Trust:
+    """Return the sentences about the error of a replay; none for other capacities."""
+    return capacity._trust if isinstance(capacity, Recorded) else Trust()
+
+
+WHOLE = stage_tables("bottleneck", cellreplay=Replay, conditional=Conditional, radio=Radio)
+"""The tables, by their kind."""

@@ -14,12 +14,14 @@ from pydantic import Field, model_validator
 from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
-from cellbed.scenario.core import CORE_LINK, CoreLink, constant_delay
+from cellbed.scenario.core import CORE_LINK, CoreDelay, CoreLink, constant_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
+from cellbed.scenario.live import LiveLink, live_misfits
 from cellbed.scenario.migrations import Migration, migration_misfits
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
+from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
@@ -216,8 +218,16 @@ class Scenario(Table):
         assert found is not None  # ensured by `misfits`
         return found
 
+    @property
+    def live(self) -> LiveLink | None:
+        """The live link of the endpoints, if they have one."""
+        return next((link for _, link in self.mobile_links() if isinstance(link, LiveLink)), None)
+
     def core_link(self, group: NodeGroup) -> CoreLink:
-        """Return the core link of a group of edge or cloud nodes: its site's, or that of each node."""
+        """Return the core link of a group of edge or cloud nodes: its site's, or that of each node. A live link leaves
+        no delay to it."""
+        if self.live is not None:
+            return CoreDelay(0)
         if group.site is not None:
             return self.sites[group.site].core
         found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
@@ -288,6 +298,7 @@ class Scenario(Table):
         moving = migration_misfits(self.migrations, self.nodes, self.applications, self.cells, self.duration)
         found += [(("migrations", *path), text) for path, text in moving]
         found += [(("expect", *path), text) for path, text in expectations(self.expect, self.deadlines)[1]]
+        found += live_misfits(self)
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         completed = {name: each.complete(self.nodes) for name, each in self.applications.items()}
         for app, path, text in site_misfits(self.sites, self.cells, self.nodes, completed):
@@ -304,7 +315,7 @@ class Scenario(Table):
         """Yield a sentence for each place with several nodes without a site: each node has its own core link."""
         places: dict[str, list[str]] = {}
         for name, group in self.nodes.items():
-            if group.node_class != "endpoint" and group.site is None:
+            if group.node_class != "endpoint" and group.site is None and self.live is None:
                 places.setdefault(repr(self.core_link(group)), []).extend([name] * group.count)
         for names in places.values():
             if len(names) > 1:
@@ -314,6 +325,21 @@ class Scenario(Table):
                     f"the {len(names)} nodes of {', '.join(dict.fromkeys(names))} are at one place, but each has a "
                     f"core link of its own: a packet from one to another goes to the tower and back{take}; to join "
                     f"them by a switch, write [sites.NAME] and site = 'NAME' in their groups"
+                )
+
+    def copies(self) -> Iterator[str]:
+        """Yield a sentence for each recording of which several endpoints have a copy each."""
+        counts: dict[str, int] = {}
+        for group in self.nodes.values():
+            if group.node_class == "endpoint" and group.cell is None:
+                link = self.mobile_link(group)
+                if isinstance(link, RecordedLink):
+                    counts[link.path.name] = counts.get(link.path.name, 0) + group.count
+        for name, count in counts.items():
+            if count > 1:
+                yield (
+                    f"each of {count} endpoints has all that was recorded in {name}: to let them share it, write "
+                    f"[cells.NAME] and cell = 'NAME' in their groups"
                 )
 
     def idle_replicas(self) -> Iterator[str]:
@@ -377,7 +403,7 @@ class Scenario(Table):
                 text = f"missing, but [nodes.{name}] needs it: write [links.mobile] with up and down"
                 yield ("links", "mobile"), text
             own = group.core or group.site or getattr(self.links.core, group.node_class, None)
-            if right == "core" and own is None:
+            if right == "core" and own is None and self.live is None:
                 yield ("links", "core", group.node_class), f"missing, but [nodes.{name}] exists: {_CORE_HINT}"
         for node_class in CLASSES:
             total = sum(group.count for group in self.nodes.values() if group.node_class == node_class)

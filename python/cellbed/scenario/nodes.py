@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from cellbed.laws.law import Law
 from cellbed.scenario.core import CORE_LINK, CoreLink
 from cellbed.scenario.fields import CONGESTION_CONTROL, DISK_FILE, KEY_FILE, PLACE, Command, quantity
+from cellbed.scenario.live import LiveLink
 from cellbed.scenario.mobile import Change, MobileLink, Offset
 from cellbed.scenario.radio import RadioLink
 from cellbed.scenario.recorded import RecordedLink
@@ -23,11 +24,16 @@ Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 """Name of a node group or an application: part of names of files, hosts and control groups."""
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 
+ShapedLink = MobileLink | RadioLink | RecordedLink
+"""A mobile link that the emulator shapes."""
 AnyMobileLink = Annotated[
-    Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")] | Annotated[RecordedLink, Tag("recording")],
+    Annotated[MobileLink, Tag(PLAIN)]
+    | Annotated[RadioLink, Tag("radio")]
+    | Annotated[RecordedLink, Tag("recording")]
+    | Annotated[LiveLink, Tag("live")],
     Discriminator(table_kind),
 ]
-"""A mobile link described per direction; or generated or recorded as a whole, with a ``kind``."""
+"""A mobile link described per direction; or generated, recorded or live as a whole, with a ``kind``."""
 
 
 class Handover(Change):

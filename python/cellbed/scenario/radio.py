@@ -1,63 +1,57 @@
 """A generated mobile link: a radio access network by the name of its profile."""
 
-from typing import Annotated, Literal, Self, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field
 
+from cellbed.scenario.load_dependent import WHOLE, Constants, Radio
 from cellbed.scenario.mobile import Offset, WholeLink
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.table import EachWay, Table, Ways, written
+from cellbed.scenario.table import EachWay, Ways, written
+from cellbed.support.stages import radio_profiles
 from cellbed.support.ways import Way
 
-Profile = Literal[
-    "midband-good",
-    "midband-weak",
-    "midband-crowded",
-    "midband-walking",
-    "midband-driving",
-    "lowband-good",
-    "lowband-weak",
-    "lowband-crowded",
-    "lowband-walking",
-    "lowband-driving",
-]
-"""Two operators in five conditions (docs/reference/radio.md)."""
-
-PROFILES: tuple[Profile, ...] = get_args(Profile)
+_PROFILE: Any = WHOLE["radio"].model_fields["profile"]
+if TYPE_CHECKING:
+    Profile = str
+else:
+    Profile = _PROFILE.annotation
+PROFILES = radio_profiles()
 
 
-class Radio(Table):
-    """One direction of a radio link.
-
-    For a link in virtual time; scenarios and shells have both directions at once.
-    """
-
-    kind: Literal["radio"]
-    profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.")
-    way: Way = Field(description="Direction of the radio link.")
+def radio_direction(profile: Profile, way: Way, constants: Mapping[str, Any] | None = None) -> Radio:
+    """Return one direction of a radio link. constants: in place of the profile's."""
+    table = {"kind": "radio", "profile": profile, "way": way, "constants": constants or {}}
+    return WHOLE["radio"].model_validate(table)  # type: ignore[return-value]
 
 
 class RadioLink(WholeLink):
     """A generated last mile; each endpoint has one, with its own surroundings."""
 
     kind: Literal["radio"]
-    profile: Profile = Field(description="Operator and condition, such as 'lowband-driving'.", examples=[PROFILES[-1]])
+    profile: Profile = _PROFILE
     queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
         None,
         description="Queue before the radio link, one per direction. Default: the profile's.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
+    )
+    constants: Annotated[Ways[dict[str, Any] | None], EachWay(Constants)] | None = Field(
+        None,
+        description="Constants of the radio link in place of the profile's.",
+        examples=[{"sleep": {"after": "100 ms", "cycle": "160 ms", "awake": "10 ms"}}],
     )
     start: Offset = Field(written("0 s"), description="Start offset into the radio conditions.")
 
     @property
     def up(self) -> Radio:
         """The uplink."""
-        return Radio(kind="radio", profile=self.profile, way="uplink")
+        return radio_direction(self.profile, "uplink", self.constants.uplink if self.constants else None)
 
     @property
     def down(self) -> Radio:
         """The downlink."""
-        return Radio(kind="radio", profile=self.profile, way="downlink")
+        return radio_direction(self.profile, "downlink", self.constants.downlink if self.constants else None)
 
     @property
     def loop(self) -> bool:

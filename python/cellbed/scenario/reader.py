@@ -219,13 +219,9 @@ def _is_inherited(place: Sequence[str | int], data: Mapping[str, Any]) -> bool:
 
 
 def _unusable_recording(path: KeyPath, replay: Replay) -> Iterable[Problem]:
-    try:
-        _ = replay.heavy.trace
-    except TraceError as error:
-        yield Problem((*path, "heavy"), str(error))
     for key, file in replay.files:
         try:
-            _ = file.content
+            file.check()
         except TraceError as error:
             yield Problem((*path, key), str(error))
 

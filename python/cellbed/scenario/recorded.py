@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from cellbed.archive import TraceError, TraceSource, find_folder, obstacle, open_archive
-from cellbed.archive.light_rows import latency_offsets, light_rows
-from cellbed.scenario.fields import QueueLimit, TextField, quantity
-from cellbed.scenario.load_dependent import Conditional, Replay
+from cellbed.archive.light_rows import RecordedFile
+from cellbed.scenario.fields import QueueLimit, TextField
+from cellbed.scenario.load_dependent import WHOLE, Conditional, Replay, Trust
 from cellbed.scenario.mobile import Offset, WholeLink
 from cellbed.scenario.queues import DropTail, Queue
 from cellbed.scenario.table import EachWay, Path, Table, Ways, written
@@ -20,17 +20,20 @@ from cellbed.support.units import DURATION
 from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
+    from cellbed.recordings.certificate import Certificate
     from cellbed.recordings.derived import ReplayFiles
     from cellbed.recordings.description import CalibratedDirection, Description
 
 Method = Literal["cellreplay", "saturation", "conditional"]
-IdleAt = Literal["link", "queue"]
-Anchor = Literal["base-delay", "first-packet"]
 
 _DEFAULT_QUEUE = "1 MB"
-IDLE_AT: IdleAt = "queue"
-ANCHOR: Anchor = "first-packet"
-"""The default interpretation of CellReplay's method: as in its authors' tool (docs/explanation/cellreplay.md)."""
+_KEYS: Any = WHOLE["cellreplay"].model_fields
+if TYPE_CHECKING:
+    IdleAt = str
+    Anchor = str
+else:
+    IdleAt, Anchor = _KEYS["idle_at"].annotation, _KEYS["anchor"].annotation
+_Idle = Annotated[int, _KEYS["idle"].metadata[0]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,32 @@ class RecordingSource:
 
     @cached_property
     def method(self) -> Method:
-        """The default method: ``conditional`` if its trains were recorded, else ``cellreplay``."""
+        """The default method: the best one in the certificate; without one, the method for the recording's trains."""
+        certificate, _ = self.certificate
+        return (certificate.best if certificate else None) or self.method_for_trains
+
+    @cached_property
+    def method_for_trains(self) -> Method:
+        """``conditional`` if its trains were recorded, else ``cellreplay``."""
         from cellbed.recordings.derived import is_conditional
 
         return "conditional" if is_conditional(self.description) else "cellreplay"
+
+    @cached_property
+    def certificate(self) -> tuple[Certificate | None, str]:
+        """The certificate, or ``None`` and the reason why none applies."""
+        from cellbed.recordings.certificate import read_certificate
+
+        return read_certificate(self.path)
+
+    def trust(self, method: Method) -> Trust:
+        """Return the sentences about the error of the replay by a method."""
+        certificate, reason = self.certificate
+        if certificate is None:
+            return Trust(notes=(f"{self.name}: {reason}: run `cellbed recordings check {self.name}`",))
+        if method not in certificate.errors:
+            return Trust(notes=(f"{self.name}: its replay by {method} was not checked",))
+        return Trust(warnings=tuple(f"{self.name}: {text}" for text in certificate.warnings(method)))
 
 
 def find_calibration(description: Description, way: Way) -> CalibratedDirection | None:
@@ -89,42 +114,35 @@ def load_replay(
     name: str,
     packet_bytes: int,
     idle: int,
-    idle_at: IdleAt = IDLE_AT,
-    anchor: Anchor = ANCHOR,
     *,
     synthetic: bool = False,
+    **interpretation: str,
 ) -> Replay | Conditional:
     """Return one direction of a recording, read from its derived files.
 
-    name: recording, direction and method. idle, idle_at and anchor concern light rows only.
+    name: recording, direction and method. idle and interpretation (idle_at, anchor) concern light rows only.
     synthetic: whether the recorded network was a model. Raises TraceError for unreadable files.
     """
-    heavy = TraceSource(name, files.heavy)
-    heavy.synthetic = synthetic
+    heavy = TraceSource(name, files.heavy, synthetic)
+    own: dict[str, Any]
     if files.light is None:
         assert files.model is not None, "a method has light rows or a model"
-        conditional = Conditional(name, files.model, heavy, packet_bytes)
-        _ = heavy.trace, conditional.sha256
-        return conditional
-    folder = File()
-    replay = Replay.model_construct(
-        kind="cellreplay",
-        light=replace(light_rows(str(files.light), folder), name=f"{name} light rows"),
-        heavy=heavy,
-        latency_offset=None
-        if files.latency_offset is None
-        else replace(latency_offsets(str(files.latency_offset), folder), name=f"{name} latency offset"),
-        idle=idle,
-        idle_at=idle_at,
-        anchor=anchor,
-        opportunity=packet_bytes,
-        overhead=0,
-    )
-    _ = heavy.trace, [file.content for _, file in replay.files]
+        kind, own = "conditional", {"model": RecordedFile(f"{name} model", files.model, "model")}
+    else:
+        kind, own = "cellreplay", {"idle": idle, "overhead": 0, "latency_offset": None, **interpretation}
+        own["light"] = RecordedFile(f"{name} light rows", files.light, "light rows")
+        if files.latency_offset is not None:
+            own["latency_offset"] = RecordedFile(f"{name} latency offset", files.latency_offset, "latency offsets")
+    made = WHOLE[kind].model_construct(kind=kind, heavy=heavy, opportunity=packet_bytes, **own)
+    replay: Replay | Conditional = made.check()
     return replay
 
 
-def _read(text: str, folder: File) -> RecordingSource:
+def find_recording(text: str, folder: File) -> RecordingSource:
+    """Return the recording with the name of an archive's entry, or in a directory. folder: base of relative paths.
+
+    Raises TraceError if there is none.
+    """
     archive = open_archive()
     path = find_folder(text, folder)
     if archive.has(text) and (path is None or archive.entry(text).recording is not None):
@@ -138,12 +156,11 @@ def _read(text: str, folder: File) -> RecordingSource:
 
 
 _RECORDING = TextField(
-    _read,
+    find_recording,
     lambda source: str(source.name),
     {"minLength": 1, "examples": ["recordings/walk"]},
     lambda _number: "the path of the directory of a recording, or the name of an entry of the archive",
 )
-_IDLE = quantity(DURATION, "0 s", "1 h")
 
 
 class _Replayed(Table):
@@ -156,41 +173,45 @@ class _Replayed(Table):
     method: Method | None = Field(
         None,
         description="Method of replay: CellReplay's; the saturation alone, behind half the minimum round-trip time; or "
-        "conditional on each packet's situation. Default: the method for its trains.",
+        "conditional on each packet's situation. Default: the best by `cellbed recordings check`, or by the "
+        "recorded trains.",
         examples=["conditional"],
     )
-    idle_at: IdleAt = Field(
-        IDLE_AT,
-        description="Place where the idle time F is counted: the queue (as calibrated), or the link, from a packet's "
-        "departure to the next arrival.",
-    )
-    anchor: Anchor = Field(
-        ANCHOR,
-        description="Origin of light opportunities: the base delay, without or with the offset of the first packet.",
-    )
+    idle_at: IdleAt = _KEYS["idle_at"]
+    anchor: Anchor = _KEYS["anchor"]
 
-    def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
+    def _replay(self, way: Way, idle: int | None, shared: bool = False) -> Replay | Conditional:
         """Return the replay of a direction; derive and read its files.
 
+        shared: whether several endpoints share it, so that it must be what one device alone would have recorded.
         Raises TraceError for a faulty recording, a missing F, or an F that does not apply.
         """
         from cellbed.recordings.derived import replay_files
         from cellbed.recordings.errors import RecordingError
+        from cellbed.scenario.sharing import alone, read_sharing
 
         source = self.path
-        method = self.method or source.method
+        method = self.method or (source.method if idle is None else source.method_for_trains)
         if method == "conditional" and idle is not None:
             raise TraceError("the method conditional has no idle time F: leave out idle, or replay by cellreplay")
         if method == "cellreplay" and idle is None:
             idle = calibration_idle(source.description, way, source.path)
         try:
-            files = replay_files(source.path, way, method, name=File(source.name).name)
+            change = alone if shared and read_sharing(source.path, way).displaced else None
+            files = replay_files(source.path, way, method, File(source.name).name, change)
         except RecordingError as error:
             raise TraceError(_add_place(str(error), source.path)) from None
-        packet_bytes = source.description.packet_bytes
-        how = (packet_bytes, idle or 0, self.idle_at, self.anchor)
-        name = f"{source.name} {way} by {method}"
-        return load_replay(files, name, *how, synthetic=source.description.synthetic)
+        description = source.description
+        loaded = load_replay(
+            files,
+            f"{source.name} {way} by {method}",
+            description.packet_bytes,
+            idle or 0,
+            synthetic=description.synthetic,
+            idle_at=self.idle_at,
+            anchor=self.anchor,
+        )
+        return loaded.trusted(source.trust(method))
 
 
 def _add_place(text: str, path: File) -> str:
@@ -201,7 +222,7 @@ class RecordedDirection(_Replayed):
     """One direction of a recording, for a link in virtual time and for changing a live one."""
 
     way: Way = Field(description="Direction of the recording.", examples=["uplink", "downlink"])
-    idle: Annotated[int, _IDLE] | None = Field(
+    idle: _Idle | None = Field(
         None, description="F, how long the link must be empty to be cold; left out: the calibrated time."
     )
 
@@ -213,7 +234,7 @@ class RecordedDirection(_Replayed):
 class RecordedLink(WholeLink, _Replayed):
     """A last mile that replays a recording, one per endpoint."""
 
-    idle: Annotated[Ways[int | None], EachWay(Annotated[int, _IDLE])] | None = Field(
+    idle: Annotated[Ways[int | None], EachWay(_Idle)] | None = Field(
         None,
         description="F, how long the link must be empty to be cold, each direction its own; left out: as calibrated.",
         examples=["24 ms"],
@@ -235,6 +256,13 @@ class RecordedLink(WholeLink, _Replayed):
     def down(self) -> Replay | Conditional:
         """The replay of the downlink. Raises TraceError."""
         return self._replay("downlink", getattr(self.idle, "downlink", None))
+
+    def in_cell(self) -> Self:
+        """Return the link of an endpoint that shares the recording with others in a cell. Raises TraceError."""
+        copy = self.model_copy()
+        for key, way in zip(("up", "down"), WAYS, strict=True):
+            copy.__dict__[key] = self._replay(way, getattr(self.idle, way, None), shared=True)
+        return copy
 
     def complete(self) -> Self:
         """Return the link, by default with the calibrated queues."""

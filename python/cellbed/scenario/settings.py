@@ -19,16 +19,15 @@ from cellbed.archive import TraceError, TraceSource
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
 from cellbed.scenario.fields import Probability
 from cellbed.scenario.impairments import DELAY_FORM, LATER_LOSS_FORM, LOSS_FORM, Delay, Loss, Outages
-from cellbed.scenario.load_dependent import Conditional, Replay
+from cellbed.scenario.load_dependent import WHOLE, Conditional, Radio, Recorded
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.radio import Radio
 from cellbed.scenario.recorded import RecordedDirection, calibration_queue
 from cellbed.scenario.series import Points
 from cellbed.scenario.table import Table
 from cellbed.support.units import UnitError, parse_probability
 
-_RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, Radio, RecordedDirection))
+_RATE = replace(LINK_CAPACITY, tables=(*LINK_CAPACITY.tables, WHOLE["radio"], RecordedDirection))
 _LATER_RATE = replace(_RATE, plain=LATER_LINK_CAPACITY.plain)
 _KEY = re.compile(r"(?:^|\s+)([a-z_]+)\s*=\s*")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
@@ -114,10 +113,8 @@ def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False)
             raise ScenarioError(f"{key}: {error}") from error
     try:
         settings = _settings(form.model_validate(data, context={"folder": folder}))
-        if isinstance(settings.rate, TraceSource):
-            _ = settings.rate.trace
-        elif isinstance(settings.rate, Replay):
-            _ = settings.rate.heavy.trace, [file.content for _, file in settings.rate.files]
+        if isinstance(settings.rate, TraceSource | Recorded):
+            settings.rate.check()
     except ValidationError as error:
         found = problems(error.errors(include_url=False), data, form)
         raise ScenarioError("\n".join(f"{problem.key}: {problem.text}" for problem in found)) from error

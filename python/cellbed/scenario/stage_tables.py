@@ -1,4 +1,5 @@
-"""Tables of losses, delays, schedules, queues and limits of flows, made from the schema of the path model.
+"""Tables of losses, delays, schedules, queues, limits of flows, recordings and radio links, made from the schema of
+the path model.
 
 The format of a key determines its limits and its form in the file.
 """
@@ -6,16 +7,19 @@ The format of a key determines its limits and its form in the file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, create_model, model_validator
 
-from cellbed.scenario.fields import QUEUE_LIMIT, Chance, Probability, QueueLimit, plainly, quantity, refusal
+from cellbed.archive import resolve
+from cellbed.archive.light_rows import find_recorded
+from cellbed.scenario.fields import QUEUE_LIMIT, Chance, Probability, QueueLimit, TextField, plainly, quantity, refusal
 from cellbed.scenario.series import DELAY, LOSS, RATE, Column, Pairs, Points, Recording, advance, csv_field, require_one
 from cellbed.scenario.table import Table
-from cellbed.support.stages import QUANTITIES, Kind, Schema, documentation, kinds
+from cellbed.support.stages import FILES, QUANTITIES, Kind, Schema, documentation, kinds
 from cellbed.support.units import BIT_RATE, DURATION
 
 _OF_RUN = ("seed", "looped")
@@ -27,6 +31,10 @@ _COLUMNS: dict[str, tuple[Column, str]] = {
     "delay": (DELAY, "delays"),
     "rate": (RATE, "rates"),
 }
+_FILES: dict[str, Callable[[str, Path], Any]] = {
+    form: resolve if form == "trace" else partial(find_recorded, form) for form in FILES
+}
+"""Functions that find a file, by its format."""
 _WORDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt"}
 """Pydantic's names of limits, by the schema's names."""
 _CHANCE: TypeAdapter[float] = TypeAdapter(Annotated[Chance, Field(strict=True, allow_inf_nan=False)])
@@ -70,6 +78,9 @@ class StageTable(Table):
                 found[key] = list(self.file.values)
             elif key in _LIMITS:
                 found[key] = getattr(self.limit, key)
+            elif form in _FILES:
+                file = getattr(self, key)
+                found[key] = None if file is None else str(file.path)
             elif key not in kind.inner:
                 found[key] = getattr(self, _file_key(key, schema))
         return found
@@ -173,10 +184,20 @@ def _make_type(form: str, schema: Schema) -> tuple[Callable[[Any], Any], Any]:
         return kind.format, Annotated[int, quantity(kind, schema["least"], schema["most"])]
     if form == "probability":
         return float, Probability if "exclusiveMaximum" in schema else Chance
+    if form in _FILES:
+        what = form if form == "trace" else f"file of {form}"
+        text = {"minLength": 1, "examples": schema["examples"]}
+        return str, Annotated[Any, TextField(_FILES[form], _show_file, text, lambda _number: f"the path of a {what}")]
+    if choices := schema.get("enum") or [each["const"] for each in schema.get("oneOf", ())]:
+        return str, Literal[tuple(choices)]
     types = {"boolean": bool, "integer": int, "number": float}
     (plain,) = (types[each] for each in types if each in schema["type"])
     limits = {word: schema[key] for key, word in _WORDS.items() if key in schema}
     return lambda value: value, Annotated[plain, Field(**limits)] if limits else plain
+
+
+def _show_file(file: Any) -> str:
+    return str(file.name)
 
 
 def _make_pairs(column: Column, schema: Schema) -> Pairs:

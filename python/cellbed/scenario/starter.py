@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from cellbed.archive import open_archive
 from cellbed.archive.examples import EXAMPLES
-from cellbed.scenario.applications import Load, tables
-from cellbed.scenario.expectations import expectations
+from cellbed.scenario.applications import Application, Load, tables
 from cellbed.scenario.nodes import AnyBackend
 from cellbed.scenario.places import PLACES
+from cellbed.scenario.problems import as_toml
 from cellbed.scenario.radio import PROFILES
-from cellbed.scenario.reader import load_text
+from cellbed.scenario.reader import TablesError, make_scenario
+from cellbed.scenario.reader import tables as read_tables
 from cellbed.support.errors import CellbedError, printable, quote
-from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, UnitError
-from cellbed.support.whole_files import write_whole
+from cellbed.support.units import FREQUENCY, UnitError
 
 NOTHING = "nothing"
 SCHEMA = "cellbed.schema.json"
@@ -39,26 +37,25 @@ Answers = Mapping[str, str]
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question. choices: description by answer. others: description of further answers, or empty. default: None if
-    the question does not apply. check: raises CellbedError for a wrong answer."""
+    the question does not apply."""
 
     text: str
     choices: Callable[[], dict[str, str]]
     others: str
     default: Callable[[Answers], str | None]
-    check: Callable[[str], object]
-
-
-def _kinds() -> dict[str, Any]:
-    return {kind: table for kind, table in tables().items() if table.starter or _required(table) is not None}
 
 
 def _backends() -> dict[str, Any]:
-    found = {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(get_args(AnyBackend)[0])}
-    return {kind: each for kind, each in found.items() if _required(each) is not None}
+    return {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(get_args(AnyBackend)[0])}
 
 
 def _describe(found: Mapping[str, Any]) -> dict[str, str]:
-    return {name: (inspect.getdoc(each) or "").partition("\n")[0].replace("``", "`") for name, each in found.items()}
+    """Return the descriptions of tables, without those that a first scenario cannot have."""
+    return {
+        name: (inspect.getdoc(each) or "").partition("\n")[0].replace("``", "`")
+        for name, each in found.items()
+        if getattr(each, "starter", "") or _required(each) is not None
+    }
 
 
 def _networks() -> dict[str, str]:
@@ -67,7 +64,7 @@ def _networks() -> dict[str, str]:
 
 
 def _load(answers: Answers) -> str | None:
-    table = tables()[answers["what"]]
+    table = tables().get(answers["what"], Application)
     return table.usual_load if issubclass(table, Load) else None
 
 
@@ -75,42 +72,82 @@ def _expectation(answers: Answers) -> str:
     """Return an expectation that a minute's requests can decide."""
     if "load" not in answers:
         return "connections > 0"
-    rate = _arrivals(answers["load"]).get("rate", "0 /s")
-    return f"{'p99_latency' if FREQUENCY.parse(rate) * 60 >= _FOR_P99 else 'median_latency'} < 300 ms"
+    requests = 0.0
+    with contextlib.suppress(UnitError):  # the error of another answer
+        requests = 60 * FREQUENCY.parse(_arrivals(answers["load"]).get("rate", "0 /s"))
+    return f"{'p99_latency' if requests >= _FOR_P99 else 'median_latency'} < 300 ms"
 
 
-def _choose(
-    what: str, text: str, names: Iterable[str], parse: Callable[[str], object] | None = None, example: str = ""
-) -> None:
-    """Check that a text is a name, or that `parse` accepts it. Errors: :class:`CellbedError`."""
-    names = list(names)
-    with contextlib.suppress(UnitError):
-        if text in names or (parse is not None and parse(text) is not None):
-            return
-    other = f", or {example}" if example else ""
-    raise CellbedError(f"no {what} {quote(text)}: {did_you_mean(text, names)}write one of {', '.join(names)}{other}")
+QUESTIONS = {
+    "what": Question("What runs?", lambda: _describe(tables()), "", lambda _: "image-classification"),
+    "where": Question(
+        "Where does the server run, on which kind of node?",
+        lambda: _describe(_backends()),
+        f"KIND at PLACE, with one of {', '.join(PLACES)} or a one-way delay",
+        lambda _: f"namespace at {_AT_TOWER}",
+    ),
+    "network": Question("Over which network?", _networks, "a rate, '12 Mbit/s'", lambda _: "lte-suburban"),
+    "load": Question(
+        "Which load, of each endpoint?",
+        lambda: {"closed": "the next request follows the reply"},
+        "a rate, '8 /s' or 'poisson 8 /s'",
+        _load,
+    ),
+    "ask": Question(
+        "What do you ask of it?",
+        lambda: {NOTHING: "no expectation"},
+        "limits, 'p99_latency < 300 ms, failed_share < 1 %'",
+        _expectation,
+    ),
+}
+"""The five questions."""
+
+
+def collect(file: Path, given: Mapping[str, str | None], ask: Callable[[str, Question, str], str] | None) -> str:
+    """Return the text of a scenario by the answers: `given`, else of `ask` (name, question, default), else the
+    defaults. file: its path.
+
+    Errors: :class:`CellbedError` for a given answer; `ask` is called again with the same question instead.
+    """
+    answers: dict[str, str] = {}
+    for name, question in QUESTIONS.items():
+        default, text = question.default(answers), given[name]
+        if default is None and text is not None:
+            raise CellbedError(f"--{name}: the kind '{answers['what']}' has none: remove it")
+        while default is not None and name not in answers:
+            answer = (ask(name, question, default) if text is None and ask else text or default).strip()
+            try:
+                _check(file, answers | {name: answer})
+                answers[name] = answer
+            except CellbedError as error:
+                if text is not None or ask is None:
+                    raise CellbedError(f"--{name}: {error}") from None
+                print(f"error: {error}")
+    return _write(file, answers)
+
+
+def _check(file: Path, answers: dict[str, str]) -> None:
+    """Check answers by a scenario with defaults for the others. Errors: :class:`CellbedError`."""
+    for name, question in QUESTIONS.items():
+        if name not in answers and (default := question.default(answers)) is not None:
+            answers[name] = default
+    try:
+        make_scenario(read_tables(_write(file, answers), str(file)), file.parent)
+    except TablesError as error:
+        raise CellbedError(error.problems[0].text) from None
 
 
 def _place(text: str) -> tuple[str, str]:
-    """Return kind and place of the node in ``[KIND] [at PLACE]``. Errors: :class:`CellbedError`."""
+    """Return kind and place of the node in ``[KIND] [at PLACE]``."""
     kind, at, place = text.partition(" at ")
-    if not at and kind not in _backends():
-        kind, place = "namespace", kind
-    place = place or _AT_TOWER
-    _choose("kind of node", kind, _backends())
-    _choose("kind of node or place", place, [*_backends(), *PLACES], DURATION.parse, "a one-way delay, '3 ms'")
-    return kind, place
+    return ("namespace", kind) if not at and kind not in _backends() else (kind, place or _AT_TOWER)
 
 
 def _arrivals(text: str) -> dict[str, str]:
-    """Return the keys of a load: ``closed``, ``RATE`` or ``poisson RATE``. Errors: :class:`CellbedError`."""
+    """Return the keys of a load: ``closed``, ``RATE`` or ``poisson RATE``."""
     if text == "closed":
         return {"arrivals": text}
     rate = text.removeprefix("poisson ")
-    try:
-        FREQUENCY.parse(rate)
-    except UnitError as error:
-        raise CellbedError(f"{error}; or 'poisson 8 /s', or 'closed'") from None
     return {"rate": rate, "arrivals": "periodic" if rate == text else "poisson"}
 
 
@@ -121,105 +158,26 @@ def _limits(text: str) -> dict[str, str]:
         if (match := _LIMIT.fullmatch(part)) is None:
             raise CellbedError(f"{quote(part)} is not an expectation: write 'p99_latency < 300 ms', or '{NOTHING}'")
         found[match[1]] = f"{match[2]} {match[3]}"
-    for _, problem in expectations(found, {"the application": False})[1]:
-        raise CellbedError(problem)
     return found
 
 
-QUESTIONS = {
-    "what": Question(
-        "What runs?",
-        lambda: _describe(_kinds()),
-        "",
-        lambda _: "image-classification",
-        lambda text: _choose("kind", text, _kinds()),
-    ),
-    "where": Question(
-        "Where does the server run, on which kind of node?",
-        lambda: _describe(_backends()),
-        f"KIND at PLACE, with one of {', '.join(PLACES)} or a one-way delay",
-        lambda _: f"namespace at {_AT_TOWER}",
-        _place,
-    ),
-    "network": Question(
-        "Over which network?",
-        _networks,
-        "a rate, '12 Mbit/s'",
-        lambda _: "lte-suburban",
-        lambda text: _choose("network", text, _networks(), BIT_RATE.parse, "a rate, '12 Mbit/s'"),
-    ),
-    "load": Question(
-        "Which load, of each endpoint?",
-        lambda: {"closed": "the next request follows the reply"},
-        "a rate, '8 /s' or 'poisson 8 /s'",
-        _load,
-        _arrivals,
-    ),
-    "ask": Question(
-        "What do you ask of it?",
-        lambda: {NOTHING: "no expectation"},
-        "limits, 'p99_latency < 300 ms, failed_share < 1 %'",
-        _expectation,
-        _limits,
-    ),
-}
-"""The five questions."""
-
-
-def collect(given: Mapping[str, str | None], ask: Callable[[str, Question, str], str] | None) -> dict[str, str]:
-    """Return the answers: `given`, else of `ask` (name, question, default), else the defaults.
-
-    Errors: :class:`CellbedError` for a given answer; `ask` is called again with the same question instead.
-    """
-    answers: dict[str, str] = {}
-    for name, question in QUESTIONS.items():
-        default, text = question.default(answers), given[name]
-        if default is None and text is not None:
-            raise CellbedError(f"--{name}: the kind '{answers['what']}' has none: remove it")
-        while default is not None and name not in answers:
-            asking = text is None and ask is not None
-            answer = (ask(name, question, default) if text is None and ask else text or default).strip()
-            try:
-                question.check(answer)
-                answers[name] = answer
-            except CellbedError as error:
-                if not asking:
-                    raise CellbedError(f"--{name}: {error}") from None
-                print(f"error: {error}")
-    return answers
-
-
-def check_new(path: Path, force: bool) -> None:
-    """Check that a file may be written. Errors: :class:`CellbedError`."""
-    if not force and (path.exists() or path.is_symlink()):
-        raise CellbedError(f"{path}: exists already: write another name, or --force to replace it")
-    if not path.parent.is_dir():
-        raise CellbedError(f"{path}: there is no folder {path.parent}: make it, or write another path")
-
-
-def save(path: Path, text: str, force: bool) -> None:
-    """Check a scenario, and write it. Errors: :class:`CellbedError`; ``OSError``."""
-    load_text(text, path)
-    check_new(path, force)
-    write_whole(path, text)
-
-
-def write(file: Path, answers: Answers) -> str:
+def _write(file: Path, answers: Answers) -> str:
     """Return the text of a scenario. file: its path."""
     kind, network = answers["what"], answers["network"]
-    table = tables()[kind]
+    table = tables().get(kind, Application)
     node, place = _place(answers["where"])
     group = "cloud" if place in PLACES and place != _AT_TOWER else "edge"
-    backend = {"kind": node, **(_required(_backends()[node]) or {})}
+    backend = {"kind": node} | ((_required(_backends()[node]) or {}) if node in _backends() else {})
     if network in PROFILES:
-        link = f'kind = "radio"\nprofile = "{network}"'
+        link = _lines({"kind": "radio", "profile": network})
     else:
         up, down = (f"{network}.up", f"{network}.down") if open_archive().has(network) else (network, network)
-        link = f'up = "{up}"\ndown = "{down}"\nbase_delay = "10 ms"             # one way'
-    keys = table.starter or _lines({"server": "edge", **(_required(table) or {})})
+        link = f'{_lines({"up": up, "down": down})}base_delay = "10 ms"             # one way\n'
+    keys = table.starter or _lines({"server": "edge"} | (_required(table) or {}))
+    keys = keys.replace('"edge"', f'"{group}"') + _lines(_arrivals(answers["load"]) if "load" in answers else {})
     words = [word for name, answer in answers.items() for word in (f"--{name}", answer)]
     return f"#:schema ./{SCHEMA}\n" * (file.parent / SCHEMA).exists() + _TEMPLATE.format(
-        about=_describe(tables())[kind],
+        about=_describe(tables()).get(kind),
         file=(path := printable(shlex.quote(str(file)))),
         command=printable(f"cellbed init {path} {shlex.join(words)}"),
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")[:64] or "scenario",
@@ -227,9 +185,9 @@ def write(file: Path, answers: Answers) -> str:
         group=group,
         backend=_lines({"backend": backend}) if node != "namespace" else "",
         link=link,
-        core=f'{group} = "{place}"',
-        kind=kind,
-        keys=keys.replace('"edge"', f'"{group}"') + _lines(_arrivals(answers["load"]) if "load" in answers else {}),
+        core=_lines({group: place}),
+        app=kind if kind in tables() else "app",
+        keys=_lines({"kind": kind}) + keys,
         expect=_lines(_limits(answers["ask"])) or '# p99_latency = "< 300 ms"\n',
     )
 
@@ -246,13 +204,7 @@ def _required(table: Any) -> dict[str, Any] | None:
 
 
 def _lines(keys: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_inline(value)}\n" for key, value in keys.items())
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_inline(each)}' for key, each in value.items())} }}"
-    return json.dumps(value, ensure_ascii=False)
+    return "".join(f"{key} = {as_toml(value)}\n" for key, value in keys.items())
 
 
 _TEMPLATE = """\
@@ -279,12 +231,9 @@ memory = "1 GiB"
 {backend}
 [links.mobile]                   # endpoint <-> tower, the last mile
 {link}
-
 [links.core]                     # tower <-> {group}: a place, or a one-way delay
 {core}
-
-[apps.{kind}]
-kind = "{kind}"
+[apps.{app}]
 {keys}
 [expect]                         # limits for --check; a P99 needs 368 requests
 {expect}"""

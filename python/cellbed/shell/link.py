@@ -32,6 +32,7 @@ class ShellDirection:
     trace: TraceSource | None = None
     mahimahi_log: Mapping[str, Any] | None = None
     descriptors: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def config(self, name: str, source: str, target: str) -> dict[str, Any]:
         """Return the direction's table in the emulator's configuration."""

@@ -10,8 +10,9 @@ from cellbed.archive import TraceSource
 from cellbed.laws.law import Law
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.fields import CONGESTION_CONTROL, Unlimited
+from cellbed.scenario.load_dependent import Radio, trust
 from cellbed.scenario.queues import DropTail
-from cellbed.scenario.radio import PROFILES, Radio
+from cellbed.scenario.radio import PROFILES, radio_direction
 from cellbed.scenario.settings import Settings, read_texts
 from cellbed.shell.link import ShellDirection, ShellLink
 from cellbed.shell.wayout import INSIDE, OUTSIDE
@@ -117,13 +118,14 @@ def parse_link(
         waiting = given or asked.queue or DropTail(kind="droptail")
         parameters = Parameters(asked.rate or Unlimited(), waiting, read["delay"], read["loss"])
         if radio is not None:
-            generated = Radio.model_validate({"kind": "radio", "profile": radio, "way": way})
-            parameters = replace(parameters, capacity=generated, queue=given)
+            parameters = replace(parameters, capacity=radio_direction(radio, way), queue=given)
         elif isinstance(asked.rate, Radio):
             raise OptionError(f"{capacity[0]}: a radio link has both directions: write --radio {asked.rate.profile}")
         planned = Direction(way, "shell", way, *ends, parameters, playing, seed)
         trace = parameters.capacity if isinstance(parameters.capacity, TraceSource) else None
-        return ShellDirection(tuple(planned.stages), planned.description, trace)
+        known = trust(parameters.capacity)
+        notes = (*known.notes, *known.warnings)
+        return ShellDirection(tuple(planned.stages), planned.description, trace, notes=notes)
 
     return ShellLink(
         direction("uplink", (INSIDE, OUTSIDE), recorded.capacity("uplink", ("--up", uplink))),

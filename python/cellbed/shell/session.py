@@ -103,6 +103,8 @@ def run_shell(
     global _program
     _program = program
     command = list(command) or [_login_shell()]
+    for note in dict.fromkeys((*link.uplink.notes, *link.downlink.notes)):
+        _say(note)
     way = wayout.WayOut("none") if offline else wayout.find_way_out(granted=serve is None)
     with contextlib.ExitStack() as stack:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,8 @@ Schema = Mapping[str, Any]
 
 QUANTITIES = {"duration": DURATION, "size": SIZE, "bit rate": BIT_RATE}
 """Quantities by the format of a key in the schema."""
+FILES = ("trace", "light rows", "latency offsets", "model")
+"""Formats of keys that name a file."""
 
 _FIRST = ("bottleneck", "delay")
 """Places at the begin of a description."""
@@ -46,6 +48,11 @@ class Kind:
     def title(self) -> str:
         """Return one sentence of documentation."""
         return documentation(self.schema)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the stage replaces a bottleneck: capacity and delay in one."""
+        return self.place == "bottleneck" != self.name
 
 
 @cache
@@ -88,6 +95,12 @@ def find_kind(stage: Stage, place: str | None = None) -> Kind | None:
     return max(named, key=lambda each: len(each.keys.keys() & stage.keys()), default=None)
 
 
+def radio_profiles() -> tuple[str, ...]:
+    """Return the profiles of radio links: two operators in five conditions (docs/reference/radio.md)."""
+    (radio,) = (kind for kind in kinds()["bottleneck"] if kind.name == "radio")
+    return tuple(radio.keys["profile"]["enum"])
+
+
 def place_of(stage: Stage) -> str:
     """Return the place of a stage in its direction."""
     kind = find_kind(stage)
@@ -105,41 +118,33 @@ def describe(stages: Iterable[Stage], names: Mapping[str, str] | None = None) ->
 
 
 def difference(before: Stage, after: Stage, names: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Describe a stage before and after a change; for a bottleneck and a gate only the changed part."""
-    if before["kind"] == after["kind"] == "gate" and before.get("outages_ns") == after.get("outages_ns"):
-        return _state(before), _state(after)
-    if before["kind"] == after["kind"] == "bottleneck":
-        if before["queue"] == after["queue"]:
-            before, after = before["schedule"], after["schedule"]
-            return _describe("schedule", before, names), _describe("schedule", after, names)
-        if before["schedule"] == after["schedule"]:
-            return describe_queue(before["queue"]), describe_queue(after["queue"])
+    """Describe a stage before and after a change; for a bottleneck and a gate only the changed keys."""
+    kind = find_kind(after)
+    if before["kind"] == after["kind"] and before != after and kind is not None and kind.schema.get("partial"):
+        same = [key for key, value in after.items() if key != "kind" and before.get(key) == value]
+        before, after = ({key: each[key] for key in each if key not in same} for each in (before, after))
     return describe_stage(before, names), describe_stage(after, names)
 
 
-def describe_stage(stage: Stage, names: Mapping[str, str] | None = None, *, silent: bool = False) -> str:
-    """Return one stage in words. silent: whether a stage without effect gives an empty text."""
-    match stage["kind"]:
-        case "bottleneck" if silent and stage["schedule"]["kind"] == "unlimited":
-            return ""
-        case "workload-dependent":
-            return f"{_describe_replay(stage, names)}, {describe_queue(stage['queue'])}"
-        case "conditional":
-            model = stage["model"]
-            name = (names or {}).get(model) or _source_of_file(model) or f"conditional {Path(model).name}"
-            played = _describe("schedule", {**stage, "kind": "trace", "path": model}, {model: name})
-            return f"{played}, {describe_queue(stage['queue'])}"
-        case "gate":
-            return _describe_gate(stage, silent=silent)
-    return _describe(None, stage, names, silent=silent)
-
-
-def _describe(place: str | None, table: Stage, names: Mapping[str, str] | None, *, silent: bool = False) -> str:
-    """Return the text of a kind with its values."""
+def describe_stage(
+    table: Stage, names: Mapping[str, str] | None = None, *, place: str | None = None, silent: bool = False
+) -> str:
+    """Return a stage in words, or a schedule with its place. silent: whether a stage without effect gives no text."""
     kind = find_kind(table, place)
-    if kind is None or (silent and not table.get(kind.schema.get("idle", "kind"))):
-        return "" if kind else str(table["kind"])
+    if kind is None:
+        return str(table["kind"])
+    if silent and _is_idle(table, place):
+        return ""
     return str(kind.schema["text"]).format_map(_Values(kind, table, names or {}))
+
+
+def _is_idle(table: Stage, place: str | None = None) -> bool:
+    """Return whether a stage has no effect, because no key has a value that its schema lists under ``idle``."""
+    kind = find_kind(table, place)
+    if kind is None or "idle" not in kind.schema:
+        return False
+    values = {key: table.get(key) for key in kind.schema["idle"].split()}
+    return all(_is_idle(value, key) if isinstance(value, Mapping) else not value for key, value in values.items())
 
 
 class _Values(dict[str, "_Value"]):
@@ -151,15 +156,20 @@ class _Values(dict[str, "_Value"]):
         self._table = table
         self._names = names
 
-    def __missing__(self, key: str) -> _Value:
+    def __missing__(self, condition: str) -> _Value:
+        """Return the value of ``key``; for ``key=TEXT`` a value that is given only if the key has this value."""
+        key, equals, wanted = condition.partition("=")
         value = self._table.get(key)
-        form = self._kind.keys.get(key, {}).get("format", "duration" if key.endswith("_ns") else "")
+        if equals:
+            return _Value(wanted, value == wanted)
+        form = self._kind.keys.get(key, {}).get("format", "")
         if key == "queue":
             return _Value(describe_queue(value) if value else "", value)
         if value is not None and (key in self._kind.inner or key == "schedule"):
             return _Value(_describe_inner(self._kind, key, value, self._names), value)
-        if key == "path":
-            return _Value(self._names.get(str(value)) or Path(str(value)).name, value)
+        if form in FILES:
+            path = str(value)
+            return _Value(self._names.get(path) or _source_of_file(path) or Path(path).name, path)
         return _Value(_show(form, value), value, form)
 
 
@@ -199,12 +209,23 @@ class _Value:
     def count(self) -> str:
         return f"{len(self.value):,}"
 
+    @property
+    def rounded(self) -> str:
+        """Return the duration with three significant digits."""
+        return duration_words((self.value or 0) / 1e9)
+
+    @property
+    def source(self) -> _Value:
+        """Return the source of a file derived from a recording (:mod:`cellbed.recordings.derived`), if it is one."""
+        source = _source_of_file(self.value)
+        return _Value(source, source)
+
 
 def _show(form: str, value: Any) -> str:
     if value is None:
         return ""
-    if form in ("bit rate", "rate") and not value:
-        return "0 bit/s"
+    if form == "outages":
+        return _list_outages(value)
     quantity = BIT_RATE if form == "rate" else QUANTITIES.get(form)
     if quantity is not None:
         return quantity.format(value)
@@ -213,23 +234,15 @@ def _show(form: str, value: Any) -> str:
 
 def _describe_inner(kind: Kind, key: str, table: Stage, names: Mapping[str, str]) -> str:
     if key == "schedule":
-        return _describe(key, table, names)
+        return describe_stage(table, names, place=key)
     known = next((each for each in kind.inner[key] if each.name == table["kind"]), None)
     return str(table["kind"]) if known is None else str(known.schema["text"]).format_map(_Values(known, table, names))
 
 
-def _describe_gate(stage: Stage, *, silent: bool) -> str:
-    outages = [
-        f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in stage.get("outages_ns", ())
-    ]
+def _list_outages(outages: Sequence[Sequence[int]]) -> str:
+    listed = [f"at {DURATION.format(begin)} for {DURATION.format(length)}" for begin, length in outages]
     more = f" and {len(outages) - _LISTED} more" if len(outages) > _LISTED else ""
-    listed = f"outage{'s' * (len(outages) > 1)} {', '.join(outages[:_LISTED])}{more}" if outages else ""
-    state = "" if silent and not stage.get("down") else _state(stage)
-    return ", ".join(filter(None, [state, listed]))
-
-
-def _state(stage: Stage) -> str:
-    return "down" if stage.get("down") else "up"
+    return f"outage{'s' * (len(outages) > 1)} {', '.join(listed[:_LISTED])}{more}"
 
 
 def describe_queue(queue: Mapping[str, Any]) -> str:
@@ -248,20 +261,9 @@ def describe_queue(queue: Mapping[str, Any]) -> str:
     return " ".join([name, "queue", *details])
 
 
-def _describe_replay(stage: Stage, names: Mapping[str, str] | None) -> str:
-    recorded = _source_of_file(stage["heavy"])
-    if recorded is not None:
-        names = {stage["heavy"]: recorded} | dict(names or {})
-    heavy = _describe("schedule", {**stage, "kind": "trace", "path": stage["heavy"]}, names)
-    both = heavy if recorded is not None else f"light {Path(stage['light']).name} and heavy {heavy}"
-    text = f"{both}, idle after {duration_words((stage.get('idle_ns') or 0) / 1e9)}"
-    return text + (" at the link" if stage.get("idle_at") == "link" else "")
+_DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditional)(?:\.alone)?-(?:heavy|model)")
 
 
-_DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditional)-(?:heavy|model)")
-
-
-def _source_of_file(path: str) -> str | None:
-    """Return the source of a file derived from a recording (:mod:`cellbed.recordings.derived`); else ``None``."""
+def _source_of_file(path: str) -> str:
     found = _DERIVED.fullmatch(Path(path).name)
-    return None if found is None else f"{found[1]} {found[2]} by {found[3]}"
+    return "" if found is None else f"{found[1]} {found[2]} by {found[3]}"

@@ -52,7 +52,7 @@ class Quantity:
 
     name: name in messages. base: unit of the parsed number, which must be whole unless `whole` is false. units: number
     of base units by accepted unit. shown: units that `format` uses. examples: two values
-    for messages.
+    for messages. zero: unit of zero, by default the last one of `shown`.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Quantity:
     shown: tuple[str, ...]
     examples: tuple[str, str]
     whole: bool = True
+    zero: str = ""
 
     def parse(self, text: str) -> int | float:
         """Return the value of ``text`` in base units, an int if `whole`. Raises UnitError."""
@@ -96,7 +97,7 @@ class Quantity:
                 number = Decimal(repr(value)) / Decimal(int(self.units[unit]))
                 if number >= 1 or unit == self.shown[-1]:
                     texts.append(f"{_plain(number)} {unit}")
-        return min(texts, key=len) if value else f"0 {self.shown[0]}"
+        return min(texts, key=len) if value else f"0 {self.zero or self.shown[-1]}"
 
     def pattern(self) -> str:
         """Return a regular expression (ECMA 262) that matches every readable quantity of this kind."""
@@ -128,6 +129,7 @@ DURATION = Quantity(
     units={"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9},
     shown=("s", "ms", "µs", "ns"),
     examples=("10 ms", "10 s"),
+    zero="s",
 )
 SIZE = Quantity(
     name="size",

@@ -52,25 +52,11 @@ def clean() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """An entry of the cache folder. bytes: space on the disk. content: description. kept: why it stays, or empty."""
+    """An entry of the cache folder. bytes: space on the disk. kept: why it stays, or empty."""
 
     path: Path
     bytes: int
-    content: str
     kept: str = ""
-
-
-_CONTENTS = {
-    "downloads": "downloaded data sets",
-    "images": "unpacked container images",
-    "laws": "compiled laws",
-    "matplotlib": "fonts of figures",
-    "profiles": "profiles of predictions",
-    "replay": "recordings in the form that is replayed",
-    "traces": "traces in the form that is replayed",
-    "vm": "kernel and disk of VM nodes, of `cellbed vm build`",
-}
-"""Contents of the cache by name; all other entries are inputs and models of applications."""
 
 
 def clean_cache(*, dry_run: bool = False) -> list[Cached]:
@@ -93,8 +79,7 @@ def clean_cache(*, dry_run: bool = False) -> list[Cached]:
             kept = "another file system"
         else:
             kept = "a command works in it" if _is_held(path) else ""
-        content = _CONTENTS.get(path.name, "inputs and models of applications")
-        found.append(Cached(path, _disk_usage(path), content, kept))
+        found.append(Cached(path, _disk_usage(path), kept))
         if kept or dry_run:
             continue
         if path.is_dir() and not path.is_symlink():

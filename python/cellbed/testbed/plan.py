@@ -27,11 +27,12 @@ from cellbed.scenario.fallback import Stays
 from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.impairments import Delay
-from cellbed.scenario.load_dependent import Conditional, Replay
+from cellbed.scenario.live import LiveLink
+from cellbed.scenario.load_dependent import Conditional, Radio, Recorded, Replay
 from cellbed.scenario.mobile import AnyProxy, Change, Fallback, MobileLink
-from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup
+from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup, ShapedLink
 from cellbed.scenario.queues import DropTail
-from cellbed.scenario.radio import Radio
+from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.series import Recording
 from cellbed.scenario.sites import Migration, cell_visits, instances, migrations, sites_of
 from cellbed.support.stages import describe, difference
@@ -72,6 +73,13 @@ class Node:
     disk_bytes: int | None = None
     speed: float = 1.0
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The node in ``run.json`` and in plans for scripts, without addresses."""
+        keys = ("name", "group", "cpus", "memory_bytes", "disk_bytes")
+        backend = self.backend.model_dump(mode="json")
+        return {key: getattr(self, key) for key in keys} | {"class": self.node_class, "backend": backend}
+
 
 @dataclass(frozen=True, slots=True)
 class Played:
@@ -90,7 +98,8 @@ class Direction:
     times (ns after the start of the schedule), in order, and the parameters from then on. playing: how recordings are
     played. seed: the scenario's; the seed of each random stage is derived from it. round_trips: source of the delays of
     a core link, if they vary. moves: times (ns after the start), and the source and target from then on. proxy: proxy
-    in front of a downlink.
+    in front of a downlink. interface: the interface of this machine behind which the network is live; nothing is
+    shaped then.
     """
 
     name: str
@@ -105,6 +114,7 @@ class Direction:
     round_trips: Source | None = None
     moves: tuple[tuple[int, str, str], ...] = ()
     proxy: AnyProxy | None = None
+    interface: str | None = None
 
     @property
     def capacity(self) -> LinkCapacity | Radio | Conditional:
@@ -117,10 +127,8 @@ class Direction:
         match self.capacity:
             case TraceSource() as trace:
                 return Played(trace.name, trace.synthetic, trace.sha256)
-            case Replay() as replay:
-                return Played(replay.heavy.name, replay.heavy.synthetic, replay.heavy.sha256)
-            case Conditional() as conditional:
-                return Played(conditional.name, conditional.heavy.synthetic, conditional.sha256)
+            case Recorded(heavy=heavy) as recording:
+                return Played(heavy.name, heavy.synthetic, getattr(recording, "model", heavy).sha256)
             case Radio() as radio:
                 return Played(f"radio {radio.profile}", synthetic=True)
         return None
@@ -159,6 +167,8 @@ class Direction:
     @property
     def description(self) -> str:
         """The direction's effect on packets, in one line."""
+        if self.interface is not None:
+            return f"live over {self.interface}: nothing is shaped"
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
         if (more := len(changes) - _LISTED) > 1:
             changes[_LISTED:] = [f"and {more} more changes"]
@@ -194,6 +204,8 @@ class Direction:
     @cached_property
     def _states(self) -> list[dict[Slot, Stage]]:
         """The initial stages and the stages after each change, always in the same slots."""
+        if self.interface is not None:
+            return [{}]
         found = [stages(parameters, self.playing, self._stage_seed) for parameters in self._all_parameters]
         used = [slot for slot in SLOTS if any(slot in state for state in found)]
         for state in found:
@@ -216,8 +228,8 @@ class Direction:
                     path = trace.path
                 case Replay(heavy=trace) if trace.name != str(trace.path):
                     path = trace.path
-                case Conditional(model=path, heavy=trace):
-                    pass
+                case Conditional(model=model, heavy=trace):
+                    path = model.path
                 case _:
                     continue
             found[str(path)] = trace.name + (" (synthetic)" if trace.synthetic else "")
@@ -236,10 +248,8 @@ class Direction:
                 source = getattr(value, "file", None) or value
                 if isinstance(source, TraceSource | Recording):
                     found[source.name] = source.sha256
-                elif isinstance(source, Replay):
-                    found |= {each.name: each.sha256 for each in (source.heavy, *(file for _, file in source.files))}
-                elif isinstance(source, Conditional):
-                    found |= {f"{source.name} model": source.sha256, source.heavy.name: source.heavy.sha256}
+                elif isinstance(source, Recorded):
+                    found |= {each.name: each.sha256 for _, each in source.files}
         return found
 
 
@@ -249,7 +259,8 @@ Visit = tuple[int, int | None]
 
 @dataclass(frozen=True)
 class SharedCell:
-    """A cell in one direction. users: priorities by name of the link direction; visits: visits per user, in order."""
+    """A cell in one direction. users: priorities by name of the link direction; visits: visits per user, in order;
+    shares: where the shares of a recording come from."""
 
     name: str
     cell: str
@@ -257,6 +268,7 @@ class SharedCell:
     table: Cell
     users: dict[str, int]
     visits: dict[str, list[Visit]]
+    shares: str = ""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -274,7 +286,7 @@ class SharedCell:
     def __str__(self) -> str:
         """Return a description in one line."""
         count = len(self.users)
-        return f"{self.table}, {count} user{'s' if count > 1 else ''}"
+        return f"{self.table}, {count} user{'s' if count > 1 else ''}" + (f"; {self.shares}" if self.shares else "")
 
 
 @dataclass(frozen=True)
@@ -430,8 +442,27 @@ def _plan_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[
             }
             priorities = {user: scenario.nodes[group].priority for user, group in users.items()}
             visits = {user: group_visits[group] for user, group in users.items()}
-            found.append(SharedCell(f"{name}.{way}", name, way, table, priorities, visits))
+            links = [scenario.mobile_link(scenario.nodes[group]) for group in dict.fromkeys(users.values())]
+            chosen, shares = _share(table, links, way)
+            found.append(SharedCell(f"{name}.{way}", name, way, chosen, priorities, visits, shares))
     return tuple(found)
+
+
+def _share(table: Cell, links: Sequence[AnyMobileLink], way: Way) -> tuple[Cell, str]:
+    """Return the cell of these links, with the scheduler of a recording unless another is given, and where the shares
+    come from; empty without recordings."""
+    recordings = {link.path.path for link in links if isinstance(link, RecordedLink)}
+    if not recordings:
+        return table, ""
+    if "scheduler" in table.model_fields_set:
+        return table, "shares by the given scheduler, not from a recording"
+    from cellbed.scenario.sharing import Sharing, read_sharing
+
+    sharing = Sharing(reason="the cell has several links")
+    if len(recordings) == 1 and all(isinstance(link, RecordedLink) for link in links):
+        sharing = read_sharing(*recordings, way)
+    chosen = Cell.model_validate({"scheduler": sharing.scheduler}).scheduler
+    return table.model_copy(update={"scheduler": chosen}), str(sharing)
 
 
 def _moves(scenario: Scenario) -> tuple[Move, ...]:
@@ -537,6 +568,9 @@ def make_plan(scenario: Scenario) -> Plan:
             directions += _port(scenario, node)
         else:
             link = link_name(node.group, group, node.index)
+            if scenario.live is not None:
+                directions += _live_directions(scenario.live, link, TOWER, node.name)
+                continue
             directions += _core_link(scenario, scenario.core_link(group), link, (TOWER, node.name))
     for name, site in scenario.sites.items():
         ends = TOWER, _vertex(name)
@@ -637,7 +671,11 @@ def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
     mobile = scenario.mobile_link(group)
+    if group.cell is not None and isinstance(mobile, RecordedLink):
+        mobile = mobile.in_cell()
     link = link_name(node.group, scenario.nodes[node.group], node.index)
+    if isinstance(mobile, LiveLink):
+        return _live_directions(mobile, link, node.name, TOWER)
     tower, later_towers = _vertices(sites_of(scenario.cells, group) or [(0, None)])
     playing = Playing(mobile.start + group.stagger * node.index, mobile.loop)
     proxies = {"downlink": getattr(mobile, "proxy", None)}
@@ -658,6 +696,11 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
     seed = f"fallback {scenario.seed} {link}"
     stays = mobile.fallback.stays(mobile.down, scenario.duration, seed, playing.start_ns, playing.looped)
     return [_add_fallback(direction, mobile.fallback, stays) for direction in directions]
+
+
+def _live_directions(live: LiveLink, link: str, near: str, far: str) -> list[Direction]:
+    """Return both directions of a link that shapes nothing."""
+    return [replace(each, interface=live.interface) for each in _directions(link, near, far, lambda _: Parameters())]
 
 
 def _add_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Direction:
@@ -704,7 +747,7 @@ def _vertices(sites: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[
     return vertices[0][1], [(at, to) for (_, before), (at, to) in pairwise(vertices) if to != before]
 
 
-def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> Parameters:
+def _parameters(mobile: ShapedLink, way: Way, route: Sequence[Handover]) -> Parameters:
     own = [(begin, begin + length) for begin, length in getattr(mobile.outage, way)]
     return Parameters(
         capacity=mobile.up if way == "uplink" else mobile.down,
@@ -718,7 +761,7 @@ def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> P
     )
 
 
-def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tuple[tuple[int, Parameters], ...]:
+def _changes(mobile: ShapedLink, way: Way, route: Sequence[Handover]) -> tuple[tuple[int, Parameters], ...]:
     """Return the times of changes of one direction, and the parameters from then on."""
     now = _parameters(mobile, way, route)
     found: list[tuple[int, Parameters]] = []

@@ -23,6 +23,7 @@ from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.certificates import PROGRAM
 from cellbed.testbed.machine.flows import compile_sampler
+from cellbed.testbed.machine.interface import Interface, obstacle
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
@@ -182,6 +183,8 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _check_machine(scenario)] if limits is True else []
+    if running and (live := scenario.live) and (text := obstacle(live.interface, shared=live.shared)):
+        found.append(Problem(("links", "mobile", "interface"), text))
     found += [Problem(*each) for each in (*_control_problems(scenario, running=running), *_program_problems(scenario))]
     for name, application in scenario.applications.items():
         if application.has_certificate and find(PROGRAM) is None:
@@ -318,6 +321,7 @@ class Testbed:
         record: Record | None = None,
         binds: tuple[tuple[str, str], ...] = (),
         descriptors: Sequence[int] = (),
+        underlay: Interface | None = None,
     ) -> None:
         """Start nothing yet.
 
@@ -326,12 +330,13 @@ class Testbed:
         (``scenario/nodes.py``), by node; a node without one is a namespace. disks: bytes that a node's programs can
         write, by node. record: the run's, to note resources for removal after `kill -9`; limits and nodes of other
         kinds need a record. binds: (source, target) files that programs see instead of the machine's. descriptors: file
-        descriptors in `config`.
+        descriptors in `config`. underlay: interface by which tunnels to machines over SSH leave; default: by the routes
+        of this machine.
         """
         self._config, self._run = config, run
         self._limits, self._backends, self._record = limits or {}, backends or {}, record
         self._disks = disks or {}
-        self._binds, self._descriptors = binds, descriptors
+        self._binds, self._descriptors, self._underlay = binds, descriptors, underlay
         self._stack = contextlib.ExitStack()
         self._view: tuple[tuple[str, str], ...] = ()
         self.nodes: dict[str, Backend] = {}
@@ -400,6 +405,7 @@ class Testbed:
             record=self._record,
             folder=folder / name,
             disk_bytes=self._disks.get(name),
+            underlay=self._underlay,
         )
         backend = pkgutil.resolve_name(KINDS[kind])
         for _, text in backend.obstacles(table, running=False):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +16,39 @@ _MOST_FILES = 500
 """Maximum number of scenario files listed."""
 
 
-class Finished:
-    """The runs and sweeps in `folder`, with their files read again only after a change."""
+def entries(folder: Path) -> list[Json]:
+    """Return the runs and sweeps in a folder, the latest first.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
-        self._known: dict[str, tuple[list[int], Json]] = {}
-
-    def entries(self) -> list[Json]:
-        """Return the runs and sweeps, the latest first.
-
-        key: name of the folder. kind: run or sweep. name, started, status; report: whether it has a page. Of a run with
-        a summary: verdict, and for each application requests, answered, median and p99 (seconds, absent if unknown). Of
-        a sweep: trials, the number of runs.
-        """
-        found: dict[str, tuple[list[int], Json]] = {}
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self.folder):
-                with contextlib.suppress(*_MALFORMED):
-                    if entry.is_dir() and (value := self._read(Path(entry.path))) is not None:
-                        found[entry.name] = value
-        self._known = found
-        return sorted((value for _, value in found.values()), key=lambda each: str(each["started"]), reverse=True)
-
-    def find(self, key: str) -> Path | None:
-        """Return the folder of a listed run or sweep."""
-        path = self.folder / key
-        is_name = key == path.name and key not in ("", ".", "..")
-        return path if is_name and any((path / name).is_file() for name in ("run.json", "sweep.toml")) else None
-
-    def _read(self, path: Path) -> tuple[list[int], Json] | None:
-        names = ("run.json", "summary.json", "report.html", "sweep.toml")
-        changed = [_changed_ns(path / name) for name in names]
-        if path.name in self._known and changed == self._known[path.name][0] and not changed[3]:
-            return self._known[path.name]
-        value: Json = {"key": path.name, "report": bool(changed[2])}
-        if changed[3]:
-            return changed, value | _sweep(path, changed[3])
-        return (changed, value | _run(path, has_summary=bool(changed[1]))) if changed[0] else None
+    key: name of its folder. kind: run, prediction or sweep. name, started, status; report: whether it has a page. Of a
+    run with a summary: verdict, and for each application requests, answered, median and p99 (seconds, absent if
+    unknown). Of a sweep: trials, the number of runs.
+    """
+    found = []
+    for path in folder.glob("*/"):
+        with contextlib.suppress(*_MALFORMED):
+            changed = [_changed_ns(path / name) for name in ("run.json", "summary.json", "sweep.toml")]
+            if any(changed):
+                entry = _read_sweep(path, changed[2]) if changed[2] else _read_run(path, *changed[:2])
+                found.append(entry | {"key": path.name, "report": bool(_changed_ns(path / "report.html"))})
+    return sorted(found, key=lambda each: str(each["started"]), reverse=True)
 
 
-def _run(path: Path, *, has_summary: bool) -> Json:
+def find(folder: Path, key: str) -> Path | None:
+    """Return the folder of a listed run or sweep."""
+    path = folder / key
+    is_name = key == path.name and key not in ("", ".", "..")
+    return path if is_name and any((path / name).is_file() for name in ("run.json", "sweep.toml")) else None
+
+
+@lru_cache(maxsize=4096)
+def _read_run(path: Path, described_ns: int, summarised_ns: int) -> Json:
+    """Return a run whose files were changed at these times; 0 if there is no such file."""
     run = inputs.json_value(path / "run.json")
-    value: Json = {"kind": "prediction" if run.get("clock") == "virtual" else "run", "name": str(run["name"])}
-    value |= {"status": str(run["status"]), "started": str(run["started"]), "apps": []}
-    if has_summary:
+    value: Json = {"kind": "prediction" if run.get("clock") == "virtual" else "run", "apps": []}
+    value |= {key: str(run[key]) for key in ("name", "status", "started")}
+    if summarised_ns:
         summary = inputs.json_value(path / "summary.json")
-        value["apps"] = [_application(each) for each in summary["applications"]]
+        value["apps"] = [_read_application(each) for each in summary["applications"]]
         if summary["disturbances"] and value["status"] == "complete":
             value["status"] = "disturbed"
         if expected := summary.get("expectations"):
@@ -70,27 +56,24 @@ def _run(path: Path, *, has_summary: bool) -> Json:
     return value
 
 
-def _application(summary: Json) -> Json:
+def _read_application(summary: Json) -> Json:
     counts = summary["requests"]
     value = {"name": str(summary["name"]), "requests": counts["total"], "answered": counts["ok"] + counts["late"]}
-    for each in summary["percentiles"]:
-        name = {0.5: "median", 0.99: "p99"}.get(each["quantile"])
-        if name is not None and isinstance(each["value"], int | float):
-            value[name] = each["value"]
-    return value
+    names = {0.5: "median", 0.99: "p99"}
+    known = [each for each in summary["percentiles"] if isinstance(each["value"], int | float)]
+    return value | {names[each["quantile"]]: each["value"] for each in known if each["quantile"] in names}
 
 
-def _sweep(path: Path, changed_ns: int) -> Json:
-    trials = sum(1 for entry in os.scandir(path / "trials")) if (path / "trials").is_dir() else 0
+def _read_sweep(path: Path, changed_ns: int) -> Json:
     started = datetime.fromtimestamp(changed_ns / 1e9, UTC).isoformat(timespec="seconds")
+    trials = sum(1 for _ in path.glob("trials/*"))
     return {"kind": "sweep", "name": path.name, "status": "sweep", "started": started, "trials": trials}
 
 
 def _changed_ns(path: Path) -> int:
-    try:
+    with contextlib.suppress(OSError):
         return path.stat().st_mtime_ns
-    except OSError:
-        return 0
+    return 0
 
 
 def scenario_files(folder: Path) -> list[str]:

@@ -26,12 +26,14 @@ fn congestion_controls() -> Vec<String> {
     laws.map(Control::name).collect()
 }
 
-/// Return all transports as a list in JSON: `table` with all keys, and whether they support `mobile_users`.
+/// Return all transports as a list in JSON: `table` with the defaults of all keys, `text`, `keys` with texts and
+/// minima, and whether they support `mobile_users`.
 #[pyfunction]
 fn transports() -> String {
     let entry = |it: TransportConfig| {
         let mobile_users = it.mobile_users() != MobileUsers::None;
-        serde_json::json!({"table": it, "mobile_users": mobile_users})
+        let (text, keys) = it.documentation();
+        serde_json::json!({"table": it, "text": text, "keys": keys, "mobile_users": mobile_users})
     };
     let entries = TransportConfig::all().into_iter().map(entry);
     serde_json::Value::from_iter(entries).to_string()

@@ -109,11 +109,6 @@ def saturate(link: RadioLink) -> Make:
     return make
 
 
-PROFILES: Final = tuple(
-    f"{band}-{condition}"
-    for band in ("midband", "lowband")
-    for condition in ("good", "weak", "crowded", "walking", "driving")
-)
 MOBILITY: Final = {"driving": 33_300_000_000, "subway": 14_000_000_000}
 """Mean time between handovers, ns (Lim et al., §VI-B)."""
 OBSTACLES: Final = {"body": (26.0, 1.0), "vehicle": (29.0, 0.47), "complete": (60.0, 0.02)}

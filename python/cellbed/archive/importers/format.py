@@ -46,7 +46,7 @@ def describe_by_comments(draft: Draft, path: Path) -> None:
     if is_date(asked.get("started", "")):
         _date(draft, asked["started"])
     if "place" in asked:
-        _say(draft, place=asked["place"])
+        add_metadata(draft, place=asked["place"])
 
 
 def describe_by_ping(draft: Draft, path: Path) -> None:
@@ -54,16 +54,17 @@ def describe_by_ping(draft: Draft, path: Path) -> None:
     found = _PING.search(_head(path))
     if found:
         host, address = found.groups()
-        _say(draft, method=f"ping of {host}" if host == address else f"ping of {host} ({address})")
+        add_metadata(draft, method=f"ping of {host}" if host == address else f"ping of {host} ({address})")
 
 
 def _date(draft: Draft, date: str) -> None:
     if draft.about.date is None:
-        _say(draft, date=date)
+        add_metadata(draft, date=date)
         draft.notes.append(f"started {date} according to the file; correct with --date")
 
 
-def _say(draft: Draft, **values: str) -> None:
+def add_metadata(draft: Draft, **values: str | None) -> None:
+    """Set the values of the entry's origin that the user has not given."""
     new = {name: value for name, value in values.items() if getattr(draft.about, name) is None}
     draft.about = draft.about.model_copy(update=new)
 
@@ -84,7 +85,8 @@ class Options:
     """Information that the file lacks; None if not given. Each importer uses its options and refuses the others.
 
     direction: direction of a file, or the only direction to keep.
-    device: the mobile device: an address in a capture, ``client`` or ``server`` in a report of iperf3.
+    device: the mobile device: an address in a capture, ``client`` or ``server`` in a report of iperf3, an RNTI of
+        NR-Scope.
     flow: words that the flow of a capture must match: a protocol, an address, ``:PORT``, ``ADDRESS:PORT``. The largest
         matching flow is taken. all_flows: take all matching flows together. each_packet: an opportunity for each packet
         instead of for each 1500 bytes.
@@ -202,7 +204,7 @@ def scratch(draft: Draft) -> Iterator[Draft]:
     except OSError as error:
         raise TraceError(f"{folder}: cannot create this folder: {error.strerror}") from None
     try:
-        yield replace(draft, folder=folder, parts={}, history=[], notes=[])
+        yield replace(draft, folder=folder, parts={}, tables=[], history=[], notes=[])
     finally:
         remove_tree(folder, ignore_errors=True)
 
@@ -218,3 +220,4 @@ def move_contents(made: Draft, draft: Draft, source: Path) -> None:
     draft.about = made.about
     draft.notes.extend(made.notes)
     draft.recording = made.recording or draft.recording
+    draft.tables.extend(made.tables)

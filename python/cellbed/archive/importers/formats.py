@@ -14,7 +14,7 @@ from pathlib import Path
 import cellbed
 from cellbed.archive.entry import Draft, Step
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers import iperf3, parquet_table, ping, text_table
+from cellbed.archive.importers import iperf3, nrscope, parquet_table, ping, text_table
 from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.format import (
     Format,
@@ -101,6 +101,15 @@ def _read_ping(path: Path, draft: Draft, options: Options, progress: Progress | 
     describe_by_ping(draft, path)
 
 
+def _names_of_nrscope(_: Path, head: bytes) -> str | None:
+    return "it has the columns of NR-Scope" if head.startswith(nrscope.FIRST_LINE) else None
+
+
+def _read_nrscope(path: Path, draft: Draft, options: Options, progress: Progress | None) -> None:
+    with report_errors(path, progress):
+        nrscope.read(path, options.device, options.part(), draft)
+
+
 _LINES = 200
 """Number of lines examined at the beginning of a file."""
 _LEAST_NUMBERS = 0.8
@@ -134,7 +143,9 @@ def _read_mahimahi(path: Path, draft: Draft, options: Options, progress: Progres
 
 def _layout_of_table(path: Path, head: bytes) -> str | None:
     """Return the layout as text, if all lines have the same number of cells, at least two, and are not from ping."""
-    shape = None if head.lstrip()[:1] in (b"{", b"[") else text_table.layout(head)
+    shape = (
+        None if head.lstrip()[:1] in (b"{", b"[") or head.startswith(nrscope.FIRST_LINE) else text_table.layout(head)
+    )
     if shape is None or (shape.delimiter == " " and _reply_of_ping(path, head)):
         return None
     return f"its lines have {len(shape.names)} cells between {text_table.DELIMITERS[shape.delimiter]}"
@@ -185,6 +196,7 @@ FORMATS = (
            _read_capture, frozenset({"direction", "device", "flow", "all_flows", "each_packet"}), passes=2),
     Format("iperf3", "a report of iperf3", _key_of_iperf3, _read_iperf3, frozenset({"direction", "device"})),
     Format("ping", "the output of ping", _reply_of_ping, _read_ping, frozenset({"interval_ns"})),
+    Format("nrscope", "a log of NR-Scope", _names_of_nrscope, _read_nrscope, frozenset({"direction", "device"})),
     Format("csv", "a table (CSV)", _layout_of_table, _read_csv, _OF_TABLES),
     Format("parquet", "a table (Parquet)", lambda _, head: _magic(head, "Parquet"), _read_parquet, _OF_TABLES),
 )  # fmt: skip

@@ -77,7 +77,8 @@ def add(
         bool, typer.Option("--each-packet", help="Capture: one opportunity per packet instead of per 1500 bytes.")
     ] = False,
     device: Annotated[
-        str | None, text("Mobile device: its address in a capture, or client or server of an iperf3 report.")
+        str | None,
+        text("Mobile device: its address in a capture, client or server of an iperf3 report, its RNTI of NR-Scope."),
     ] = None,
     interval: Annotated[
         int | None,

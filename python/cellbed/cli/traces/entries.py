@@ -114,11 +114,14 @@ def _show_entry(name: str, as_json: bool) -> None:
     from cellbed.archive import open_archive
     from cellbed.archive.entry_view import show as drawn
     from cellbed.archive.warnings import warnings
+    from cellbed.recordings.certificate import describe_certificate
     from cellbed.support.console import Console
 
     archive = open_archive()
     entry = archive.entry(name)
     notes = warnings(entry)
+    if entry.recording is not None:
+        notes += describe_certificate(archive.recording(name))
     if as_json:
         facts = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
         print(json.dumps(facts, indent=2))
@@ -174,12 +177,13 @@ def _remedy(name: str) -> str | None:
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:
+    from cellbed.recordings.certificate import describe_certificate
     from cellbed.recordings.recording import read_recording
     from cellbed.recordings.summary import show as drawn
     from cellbed.recordings.summary import summarise
     from cellbed.support.console import Console
 
-    summary = summarise(read_recording(folder))
+    summary = summarise(read_recording(folder)) | {"certificate": describe_certificate(folder)}
     if as_json:
         print(json.dumps(summary, indent=2))
     else:
@@ -230,7 +234,7 @@ def plot(
     ] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
 ) -> None:
-    """Plot an entry: rate and round-trip times over time, outages, distributions, and figures by hour.
+    """Plot an entry: rate and round-trip times over time, outages, distributions, figures by hour, rate over RSRP.
 
     \b
     Examples:
@@ -241,6 +245,7 @@ def plot(
     from cellbed.archive import open_archive
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import Definition
+    from cellbed.recordings.series import signal_of
     from cellbed.report.trace_pictures import analyse_entry, portrait, require_ending, write_picture
 
     path = Path(f"{name}.png") if out is None else out
@@ -249,7 +254,9 @@ def plot(
     with StatusLine() as line:
         line.state(f"reading {name}")
         parts = analyse_entry(archive, name, Definition(outage))
-        write_picture(portrait(name, archive.entry(entry_and_part(archive, name)[0]).about, parts), path)
+        entry = archive.entry(entry_and_part(archive, name)[0])
+        signal = None if entry.recording is None else signal_of(archive.recording(entry.name), parts)
+        write_picture(portrait(name, entry.about, parts, signal), path)
     print(path)
 
 
@@ -287,10 +294,11 @@ def compare(
     if as_json:
         print(json.dumps(figures, indent=2))
         return
-    from cellbed.report.trace_tables import comparison_table
+    from cellbed.report.trace_tables import comparison_tables
     from cellbed.support.console import Console, table_width
 
-    Console(highlight=False, width=table_width()).print(comparison_table(figures, directions))
+    for _, table in comparison_tables(figures, directions):
+        Console(highlight=False, width=table_width()).print(table)
     if out is not None:
         print(out)
 

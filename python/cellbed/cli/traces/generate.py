@@ -14,6 +14,7 @@ from cellbed.archive.generation.presets import PRESETS
 from cellbed.cli.options import AsJson
 from cellbed.cli.traces.options import duration, entries_and_files
 from cellbed.cli.verbs import Verb
+from cellbed.support.stages import radio_profiles
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     _Mobility = str
     _Obstacle = str
 else:
-    _Profile = Literal[(*models.PROFILES, "mmwave")]
+    _Profile = Literal[(*radio_profiles(), "mmwave")]
     _Mobility = Literal[("profile", *models.MOBILITY)]
     _Obstacle = Literal[("none", *models.OBSTACLES)]
 

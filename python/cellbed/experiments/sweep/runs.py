@@ -18,6 +18,7 @@ from cellbed.measure import rows
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.expectations import MEASURES, expectations
+from cellbed.scenario.live import LiveLink
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.nodes import AnyMobileLink, inherits
 from cellbed.scenario.problems import Problem
@@ -45,15 +46,17 @@ class Runs(TrialKind):
 
     def __init__(self, sweep: SweepFile) -> None:
         super().__init__(sweep)
-        # By nodes and programs: the search for images and machines takes time.
-        self._lacking: dict[tuple[str, str], list[Problem]] = {}
+        # By nodes, programs and live links: the search for images and machines takes time.
+        self._lacking: dict[tuple[str, str, str], list[Problem]] = {}
+        self._live: LiveLink | None = None
 
     def check(self, data: dict[str, Any], folder: Path, lacks: Lacks) -> Content:
         stated = as_stated(data, folder)
         scenario = stated.complete()
         if not scenario.applications:
             raise TablesError([Problem((), "the scenario has no application: add [workload] or [apps.NAME]")])
-        machines = (repr(scenario.nodes), repr(list(scenario.programs())))
+        self._live = self._live or scenario.live
+        machines = (repr(scenario.nodes), repr(list(scenario.programs())), repr(scenario.live))
         if machines not in self._lacking:
             self._lacking[machines] = lacks(scenario)
         if lacking := self._lacking[machines]:
@@ -87,9 +90,10 @@ class Runs(TrialKind):
     def executor(self, execution: Execution, plan: Plan, held: int | None) -> AbstractContextManager[runner.Executor]:
         limits, profile = execution.limits, execution.profile
         if not execution.virtual:
-            return nullcontext(
-                runner.LocalPool(execution.jobs or runner.processors_for(plan), limits=limits, held=held)
-            )
+            jobs = execution.jobs or (runner.processors_for(plan) if self._live is None else 1)
+            if jobs > 1 and self._live is not None:
+                raise CellbedError(f"trials over '{self._live.interface}' run one at a time: leave out --jobs")
+            return nullcontext(runner.LocalPool(jobs, limits=limits, held=held))
         jobs, measured = execution.jobs or processors(), None if profile is None else str(profile.absolute())
         pool = WorkerPool(jobs, CellbedError("a process of the sweep was killed: run the same command again"))
         return VirtualPool(pool, jobs, partial(simulate, limits=bool(limits), profile=measured))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.experiments.description import cautions, deployments, notes
+from cellbed.experiments.description import cautions, deployments, notes, replay_warnings
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, Run
 from cellbed.experiments.virtual import migrations
@@ -68,6 +68,8 @@ def check(plan: Plan) -> None:
         ]
         found += [f"application '{each.name}': {problem}" for problem in (*problems, *files)]
     found += migrations.problems(scenario)
+    if scenario.live is not None:
+        found.append("the live network of [links.mobile]: record it, and replay the recording")
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
@@ -116,6 +118,7 @@ class VirtualRun(Run):
     def prepare(self) -> None:
         plan, scenario, options, state = self.plan, self.plan.scenario, self.options, self.state
         state.notes += notes(plan)
+        state.warnings += replay_warnings(plan)
         for caution in cautions(plan):
             self.listener.note(caution)
         measured = samplings()

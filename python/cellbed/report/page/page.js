@@ -168,14 +168,12 @@
         values.map((value, i) => status[i] === 1 ? value : null),
         values.map((value) => value == null ? range[1] * (logarithmic ? 0.85 : 0.97) : null),
       ],
-      say: (u, at) => {
+      say: (u, now) => {
         if (!time.length) return "";
-        let low = 0, high = time.length - 1;
-        while (low < high) { const mid = (low + high) >> 1; if (time[mid] < at) low = mid + 1; else high = mid; }
-        const i = low > 0 && at - time[low - 1] < time[low] - at ? low - 1 : low;
+        const last = Math.max(0, at(u, now)), i = time[last + 1] - now < now - time[last] ? last + 1 : last;
         const words = latency[i] == null ? STATES[status[i]] : `${digits(values[i])} ${inSeconds ? "s" : "ms"}`;
-        const gap = link.gaps.find((each) => at >= each.begin && at <= each.end);
-        const phase = (data.phases || []).find((each) => at >= each.begin && at <= each.end);
+        const gap = link.gaps.find((each) => now >= each.begin && now <= each.end);
+        const phase = (data.phases || []).find((each) => now >= each.begin && now <= each.end);
         return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}` + (phase ? `, during ${phase.name}` : "") + (gap ? `, in the ${gap.way} outage of ${digits(gap.end - gap.begin)} s` : "");
       },
     });
@@ -217,6 +215,7 @@
     return low - 1;
   };
 
+  const nearest = (u, time) => Math.max(0, at(u, time));
   const steps = uPlot.paths.stepped({ align: 1 });
 
   // Packets that a direction dropped in a bin: a mark at the top. Of the queue over the queue, in red; lost at random
@@ -309,7 +308,6 @@
 
   function nodeCharts(parent, node, last) {
     const shades = colours[node.class === "endpoint" ? "endpoint" : "remote"];
-    const nearest = (u, time) => Math.max(0, at(u, time));
     const limit = node.time.map(() => node.cpus);
     const peak = Math.max(...node.cpu.filter((v) => v != null), 0.05);
     const throttled = node.throttled.some((v) => v > 0);
@@ -354,8 +352,7 @@
   }
 
   function hostCharts(parent, host) {
-    const nearest = (u, time) => Math.max(0, at(u, time));
-    const shown = { stroke: colours.muted, width: 1, fill: colours.rule, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } };
+    const shown = { stroke: colours.muted, width: 1, fill: colours.rule, paths: steps, points: { show: false } };
     const common = { height: 110, keys: [], timeLabel: true, series: [shown] };
     if (host.pressure) add(parent, {
       ...common, title: "This machine: CPU pressure (PSI)", label: "%", data: [host.time, host.pressure], scale: { range: () => [0, 100] },

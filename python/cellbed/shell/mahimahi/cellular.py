@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.archive import resolve
-from cellbed.archive.light_rows import latency_offsets, light_rows
-from cellbed.scenario.load_dependent import Replay
+from cellbed.archive.light_rows import find_recorded
+from cellbed.scenario.load_dependent import WHOLE
 from cellbed.shell import ShellDirection, ShellLink, run_shell
 from cellbed.shell.mahimahi.arguments import UsageError, number, parse_permuted, parse_queue
 from cellbed.support.stages import describe
@@ -89,18 +89,16 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
 
     def direction(way: _Side, light: str, heavy: str) -> ShellDirection:
         offsets = options.get(f"psize-latency-offset-{way}")
-        recording = Replay.model_construct(
+        recording = WHOLE["cellreplay"].model_construct(
             kind="cellreplay",
-            light=light_rows(light, folder),
+            light=find_recorded("light rows", light, folder),
             heavy=resolve(heavy, folder),
-            latency_offset=None if offsets is None else latency_offsets(offsets, folder),
+            latency_offset=None if offsets is None else find_recorded("latency offsets", offsets, folder),
             idle=_whole(options, f"long-to-short-timer-{way}") * _MS,
             opportunity=1400,
             overhead=0,
         )
-        for _, file in recording.files:
-            _ = file.content
-        _ = recording.heavy.trace
+        recording.check()
         kind, queue_arguments = options.get(f"{way}link-queue", "infinite"), options.get(f"{way}link-queue-args", "")
         queue = parse_queue(kind, queue_arguments, f"--{way}link-queue", derived_seed(_SEED, f"{way}link-queue"))
         stages = [bottleneck_stage(Parameters(recording), playing, lambda _: _SEED) | {"queue": dict(queue.config)}]

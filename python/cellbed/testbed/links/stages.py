@@ -15,14 +15,13 @@ from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import FlowLimit, LinkCapacity, PlainCapacity, RateSeries
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.impairments import Delay, Loss
-from cellbed.scenario.load_dependent import Conditional, Replay
+from cellbed.scenario.load_dependent import Conditional, Radio, Recorded
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Points
 from cellbed.scenario.settings import Settings
 from cellbed.scenario.stage_tables import StageTable
 from cellbed.support.errors import CellbedError
-from cellbed.support.stages import place_of
+from cellbed.support.stages import find_kind, place_of
 
 Stage = dict[str, Any]
 """A stage in the emulator's configuration, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
@@ -30,15 +29,6 @@ Stage = dict[str, Any]
 Slot = Literal["loss", "duplication", "corruption", "flow-limit", "gate", "bottleneck", "delay"]
 SLOTS: tuple[Slot, ...] = get_args(Slot)
 """Slots of a direction's stages, in order. A stage may be replaced by any other stage for the same slot."""
-
-REPLAY = "workload-dependent"
-"""Kind of the stage that replays a recording of two workloads: delay and bottleneck in one."""
-
-CONDITIONAL = "conditional"
-"""Kind of the stage that replays a recording conditional on the situation of packets."""
-
-RADIO = "radio"
-"""Kind of the stage that generates a radio link."""
 
 MTU = 1500
 """Size of a trace's delivery opportunity, bytes."""
@@ -100,22 +90,14 @@ def bottleneck_stage(
 ) -> Stage:
     """Return the stage where packets queue: a schedule, a recording that depends on the load, or the slots of a
     radio link. seed: as in :func:`stages`."""
+    queue = queue_config(parameters.queue, seed("queue"))
     match parameters.capacity:
-        case Replay() as replay:
-            played = {"kind": REPLAY, "looped": playing.looped, "offset_ns": playing.start_ns}
-            return replay.stage() | played | {"queue": queue_config(parameters.queue, seed("queue"))}
-        case Conditional() as conditional:
-            played = {"looped": playing.looped, "offset_ns": playing.start_ns, "seed": seed("replay")}
-            stage = {"kind": CONDITIONAL, "model": str(conditional.model), **played}
-            return stage | {"queue": queue_config(parameters.queue, seed("queue"))}
+        case Recorded() as recording:
+            return recording.stage(playing.start_ns, playing.looped, seed("replay")) | {"queue": queue}
         case Radio() as radio:
-            stage = radio.stage() | {"seed": seed("radio")}
-            stage |= {"offset_ns": playing.start_ns} if playing.start_ns else {}
-            return stage | (
-                {} if parameters.queue is None else {"queue": queue_config(parameters.queue, seed("queue"))}
-            )
+            stage = radio.stage(playing.start_ns, seed=seed("radio"))
+            return stage if parameters.queue is None else stage | {"queue": queue}
         case capacity:
-            queue = queue_config(parameters.queue, seed("queue"))
             return {"kind": "bottleneck", "schedule": schedule(capacity, playing), "queue": queue}
 
 
@@ -157,7 +139,7 @@ def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
     match capacity:
         case TraceSource():
             return capacity.trace.mean_bit_rate
-        case Replay() | Conditional():
+        case Recorded():
             return capacity.heavy.trace.mean_bit_rate * capacity.opportunity / MTU
         case RateSeries():
             end = capacity.period or capacity.pairs[-1][0]
@@ -200,7 +182,7 @@ def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tupl
         for index, stage in enumerate(before):
             if place_of(stage) == slot:
                 return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
-        remedy = f"set {key} at the start, or schedule a change of it"
+        remedy = f"set {key} at the start, or schedule a change of it" if before else "nothing of a live link is shaped"
         raise CellbedError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")
 
     if settings.loss is not None:
@@ -227,18 +209,13 @@ def _bottleneck(stage: Stage, settings: Settings, name: str) -> Stage:
     now = dict(stage)
     capacity = settings.rate
     if capacity is not None:
-        if stage["kind"] == REPLAY or isinstance(capacity, Replay):
-            raise RateChangeError(_NEVER.format(name, "cellreplay recording"))
-        if stage["kind"] == CONDITIONAL or isinstance(capacity, Conditional):
-            raise RateChangeError(_NEVER.format(name, "recording"))
-        if stage["kind"] == RADIO or isinstance(capacity, Radio):
-            raise RateChangeError(_NEVER.format(name, "radio link"))
+        for kind in (find_kind(stage), getattr(capacity, "KIND", None)):
+            if kind is not None and kind.is_whole:
+                text = f"a running link changes neither into nor from a {kind.schema['title']}: start another one"
+                raise RateChangeError(f"{name}: {text}")
         played = stage["schedule"]
         now["schedule"] = schedule(capacity, Playing(played.get("offset_ns") or 0, played.get("looped", True)))
     if settings.queue is not None:
         seed = int((stage.get("queue") or {}).get("seed", derived_seed(0, f"{name}.queue")))
         now["queue"] = queue_config(settings.queue, seed)
     return now
-
-
-_NEVER = "{}: a running link changes neither into nor from a {}: start another one"

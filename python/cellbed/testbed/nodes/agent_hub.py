@@ -95,8 +95,16 @@ def _port_lists(value: Any) -> list[Any]:
     return [*([agent.whole(port, 1, 0xFFFF) for port in ports] for ports in (tcp, udp)), agent.whole(connections)]
 
 
+def _met(value: Any) -> list[Any] | None:
+    if value is None:
+        return None
+    address, port = value
+    return [_text(address, _ADDRESS_OR_PORT), agent.whole(port, 1, 0xFFFF)]
+
+
 _ANSWERS: dict[str, Callable[[Any], Any]] = {
     "network": lambda _: None,
+    "meet": _met,
     "disk": lambda _: None,
     "signal_all": lambda _: None,
     "listen": _text,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from cellbed.testbed.machine.cgroups import Group, Sample
+from cellbed.testbed.machine.interface import Interface
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place, Streams, run
 from cellbed.testbed.machine.state import Record
@@ -49,7 +50,7 @@ class Setup:
     the testbed has set `limits` on it. run: identifier of the run, in the environment (``state.RUN_VARIABLE``) of each
     of its processes. record: notes resources that outlive the run's processes, *before* they are made. folder: folder
     for the node's files, not made yet; already noted, and removed after the run. disk_bytes: size of the file system to
-    which the node's programs write, if it is limited.
+    which the node's programs write, if it is limited. underlay: interface by which packets to a machine over SSH leave.
     Without `record`, a namespace node has no folder; other kinds need both.
     """
 
@@ -66,6 +67,7 @@ class Setup:
     record: Record | None = None
     folder: Path = field(default_factory=Path)
     disk_bytes: int | None = None
+    underlay: Interface | None = None
 
 
 class Backend(ABC):

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import shlex
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
 from cellbed.scenario.nodes import HostBackend
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.interface import Interface
 from cellbed.testbed.machine.process import run
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteGroup, RemoteNode, end_of, last_line_of
-from cellbed_node.agent import BOOTSTRAP
+from cellbed_node.agent import BOOTSTRAP, UDP_PORT, greeting
 from cellbed_node.processes import die_with_parent, find, last_line
 
-UDP_PORT = 47890
-"""UDP port of the tunnel, at both ends."""
+HEADERS = 50
+"""Bytes that the tunnel adds to a packet over IPv4: headers of IP, UDP, VXLAN and Ethernet (RFC 7348, §5)."""
+GREETINGS, GREETING_S = 50, 0.2
+"""Maximum number of greetings to a machine behind a live network, and the time for an answer, seconds."""
 OUTER_BYTES = {4: 1550, 6: 1570}
 """Size of a 1500-byte packet in the tunnel, by IP version; on a path with a smaller MTU, it is fragmented, without
 offload."""
@@ -37,6 +43,9 @@ class HostNode(RemoteNode):
     The tunnel is VXLAN (RFC 7348) over UDP, whose packets the machines' networks carry. At both ends, the device is in
     the node's namespace, and its socket is in the machine's network. The tunnel carries packets of 1500 bytes. If the
     network between the machines cannot carry the outer packets, they are fragmented.
+
+    Behind a live link, the packets leave by its interface, and are small enough for it. Greetings from the port of the
+    tunnel open the way through address translation, and show the machine where its packets must go.
     """
 
     device = "tunnel0"
@@ -47,6 +56,11 @@ class HostNode(RemoteNode):
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the node
         self.path = f"the tunnel to {table.ssh} (UDP port {UDP_PORT})"
+        self._token: str | None = None
+        if (underlay := setup.underlay) is not None:
+            self._token = secrets.token_hex(16)
+            self.mtu = min(self.mtu, underlay.mtu - HEADERS)
+            self.path += f" over {underlay.name}"
 
     @staticmethod
     def obstacles(table: HostBackend, *, running: bool) -> Iterator[tuple[str, str]]:
@@ -79,15 +93,17 @@ class HostNode(RemoteNode):
                 kind="host",
                 group=f"cellbed-host-{setup.run}-{self.name}" if setup.limits is not None else None,
                 tunnel=self._tunnel(self.far_device, self.far_mac),
+                meet=self._token,
             )
 
     def _tunnel(self, device: str, mac: str) -> str:
         """Return arguments of ip(8) that make an end; in braces: its namespace, this machine's address, the other
         address."""
-        return (
-            f"link add {device} netns {{}} address {mac} mtu 1500 type vxlan id {self.number}"
-            f" local {{}} remote {{}} dstport {UDP_PORT}"
-        )
+        made = f"link add {device} netns {{}} address {mac} mtu {self.mtu} type vxlan id {self.number}"
+        if self._token is None:
+            return f"{made} local {{}} remote {{}} dstport {UDP_PORT}"
+        # Address translation must see one flow in both directions, of one port at either end.
+        return f"{made} dstport {UDP_PORT} srcport {UDP_PORT} {UDP_PORT + 1} nolearning udpcsum"
 
     def attach(self, hello: dict[str, Any]) -> None:
         try:
@@ -98,6 +114,9 @@ class HostNode(RemoteNode):
             raise NodeError(f"{self.name}: {self.table.ssh} reports {there} as its address")
         if here == there:
             raise CellbedError(f"{self.name}: {self.table.ssh} is this machine; leave out its backend")
+        if self.setup.underlay is not None:
+            self._cross(self.setup.underlay, hello["cpus"])
+            return
         tunnel = self._tunnel(self.device, self.near_mac)
         run(["ip", *tunnel.format(self.setup.place.network_namespace, here, there).split()])
         self.facts |= {
@@ -106,6 +125,33 @@ class HostNode(RemoteNode):
             "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU 1500",
         }
         self.facts["fragmented"] = path_mtu(str(there)) < OUTER_BYTES[there.version]
+
+    def _cross(self, underlay: Interface, cpus: int) -> None:
+        """Make the tunnel through a live network. Errors: :class:`NodeError` if no packet reaches the machine."""
+        there = _address(self.table)
+        tunnel = self._tunnel(self.device, self.near_mac).format(self.setup.place.network_namespace)
+        run(["ip", *tunnel.split(), "local", str(underlay.address), "remote", there, "dev", underlay.name])
+        assert self._token is not None
+        segment = greeting(self._token, str(underlay.address), there)
+        seen = None
+        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as sender:
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, underlay.name.encode())
+            sender.bind((str(underlay.address), 0))
+            for _ in range(GREETINGS):
+                with contextlib.suppress(OSError):
+                    sender.sendto(segment, (there, 0))
+                time.sleep(GREETING_S)
+                if (seen := self.call("meet")) is not None:
+                    break
+        if seen is None:
+            text = f"no packet of {underlay.name} reaches UDP port {UDP_PORT} of {there}"
+            raise NodeError(f"{self.name}: {text}: open the port in firewalls, or check the routes of {underlay.name}")
+        self.facts |= {
+            "address": there,
+            "cpus": cpus,
+            "tunnel": f"VXLAN {self.number}, UDP port {UDP_PORT}, MTU {self.mtu}, over {underlay.name}",
+            "seen_as": f"{seen[0]}, UDP port {seen[1]}",
+        }
 
     def wait_ready(self) -> None:
         super().wait_ready()
@@ -127,8 +173,24 @@ class HostNode(RemoteNode):
 _PYTHON = "python3 -I -S"
 
 
+def _address(table: HostBackend) -> str:
+    """Return the IPv4 address of the machine. Errors: :class:`NodeError` without one."""
+    done = subprocess.run([*_options(table), "-G", "--", table.ssh], capture_output=True, text=True, check=False)
+    name = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), table.ssh)
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise NodeError(f"{table.ssh}: no IPv4 address of {name}, which a live link needs: {error.strerror}") from None
+
+
 def _ssh(table: HostBackend, command: str) -> list[str]:
     """Return the command that runs a shell command on the machine as root."""
+    script = f'if [ "$(id -u)" = 0 ]; then exec {command}; else exec sudo -n {command}; fi'
+    return [*_options(table), "--", table.ssh, f"exec sh -c {shlex.quote(script)}"]
+
+
+def _options(table: HostBackend) -> list[str]:
+    """Return the program with the options that lead to the machine."""
     ssh = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
     ssh += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
     for option in table.options:
@@ -137,8 +199,7 @@ def _ssh(table: HostBackend, command: str) -> list[str]:
         ssh += ["-p", str(table.port)]
     if table.identity is not None:
         ssh += ["-i", str(table.identity), "-o", "IdentitiesOnly=yes"]
-    script = f'if [ "$(id -u)" = 0 ]; then exec {command}; else exec sudo -n {command}; fi'
-    return [*ssh, "--", table.ssh, f"exec sh -c {shlex.quote(script)}"]
+    return ssh
 
 
 def _reason(line: str | None) -> str:

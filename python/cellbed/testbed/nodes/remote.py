@@ -53,6 +53,8 @@ class RemoteNode(Backend):
     """The machine's end of the device."""
     path = ""
     """Description of the connection, for errors."""
+    mtu = 1500
+    """Size of the largest packet on the connection, bytes."""
     group: RemoteGroup | None
 
     def __init__(self, setup: Setup, table: Any = None) -> None:
@@ -144,14 +146,15 @@ class RemoteNode(Backend):
         self.facts["machine"] = hello["machine"]
         self.attach(hello)
         self.run_ip(
-            f"link set {self.device} address {self.near_mac} mtu 1500 up",
-            *(f"route add {address} dev {self.device} mtu lock 1500" for address in self._far),
+            f"link set {self.device} address {self.near_mac} mtu {self.mtu} up",
+            *(f"route add {address} dev {self.device} mtu lock {self.mtu}" for address in self._far),
             *(f"neigh replace {it} lladdr {self.far_mac} dev {self.device} nud permanent" for it in self._far),
         )
         hosts = next((source for source, target in self.setup.place.binds if target == "/etc/hosts"), None)
         self.call(
             "network",
             device=self.far_device,
+            mtu=self.mtu,
             ipv4=str(self._far[0]),
             ipv6=str(self._far[1]),
             gateway4=str(self._near[0]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -45,6 +45,18 @@ class Faults:
         self._due.sort()
         self._supervisor.alarms["faults"] = self._next_ns
 
+    def pause(self, content: Mapping[str, str]) -> dict[str, str]:
+        """Begin a pause of a node by command. content: node, for. Errors: ``ValueError``."""
+        fault = NodeFault.model_validate({**content, "kind": "pause", "at": "0 s"})
+        if fault.node not in self._nodes or any(fault.node == getattr(due.fault, "node", None) for due in self._due):
+            raise ValueError(f"{fault.node} is not a node, or another fault of it lasts or follows")
+        self._faults = [*self._faults, fault]
+        number, now_ns = len(self._faults) - 1, time.monotonic_ns()
+        ends = _Due(now_ns + fault.length, number, fault, False)
+        self._due = sorted([*self._due, _Due(now_ns, number, fault, True), ends])
+        self.step()
+        return {"began": str(fault)}
+
     def is_down(self, node: str) -> bool:
         """Return whether a node has crashed and is not back."""
         return node in self._down
@@ -61,16 +73,20 @@ class Faults:
             self._supervisor.alarms["faults"] = self._next_ns
 
     def _do(self, due: _Due) -> None:
-        fault = due.fault
         if due.begins:
             self._note("began", due)
-        if isinstance(fault, ProgramFault):
-            names = self._supervisor.names_of(fault.program)
-            self._supervisor.crash(names)
-            self._supervisor.recover(names)
-        elif isinstance(fault, NodeFault):
-            self._do_to_node(fault, due.begins)
-        if not due.begins or not isinstance(fault, Lasting | Move):
+        match due.fault:
+            case ProgramFault(program=program):
+                names = self._supervisor.names_of(program)
+                self._supervisor.crash(names)
+                self._supervisor.recover(names)
+            case NodeFault() as fault:
+                self._do_to_node(fault, due.begins)
+            case LinkFault() | Move():
+                pass
+            case _:
+                assert_never(due.fault)
+        if not due.begins or not isinstance(due.fault, Lasting | Move):
             self._note("ended", due)
 
     def _do_to_node(self, fault: NodeFault, begins: bool) -> None:

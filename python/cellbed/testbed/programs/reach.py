@@ -61,14 +61,14 @@ class Task(Protocol):
 class Guests:
     """The run's end of the protocol. Call :meth:`serve` at short intervals.
 
-    tasks: functions that begin a requested task, by key of the request. Errors: :class:`CellbedError`.
+    tasks: functions that begin a task or return its answer, by key of the request. Errors: :class:`CellbedError`.
     """
 
     def __init__(
         self,
         nodes: Mapping[str, Backend],
         identifier: str,
-        tasks: Mapping[str, Callable[[Any], Task]] = MappingProxyType({}),
+        tasks: Mapping[str, Callable[[Any], Task | dict[str, str]]] = MappingProxyType({}),
     ) -> None:
         self._nodes, self._tasks = nodes, tasks
         self._running: dict[socket.socket, Running | None] = {}
@@ -114,7 +114,11 @@ class Guests:
                     self._answer(client, answer)
                 return answer is None
             if message is not None and process is None and (key := next(iter(json.loads(message)))) in self._tasks:
-                self._asked[client] = self._tasks[key](json.loads(message)[key])
+                task = self._tasks[key](json.loads(message)[key])
+                if isinstance(task, dict):
+                    self._answer(client, task)
+                    return False
+                self._asked[client] = task
                 return True
             if message is not None and process is None:
                 process = self._running[client] = self._start(client, json.loads(message), streams)

@@ -17,8 +17,7 @@ from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import RateSeries
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.impairments import Delay
-from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.radio import Radio
+from cellbed.scenario.load_dependent import Radio, Recorded
 from cellbed.scenario.series import Points
 from cellbed.scenario.stage_tables import Series, StageTable
 from cellbed.testbed.links.stages import MTU
@@ -33,9 +32,9 @@ CUT = 4
 """Number of standard deviations at which normal and Pareto delays are cut."""
 KNOWN = {
     "delay": ("series", "normal", "pareto", "uniform", "empirical"),
-    "capacity": ("series", "token-bucket"),
+    "capacity": ("series", "token-bucket", "cellreplay", "conditional", "radio"),
 }
-"""Kinds of tables with a formula in this module."""
+"""Kinds of tables with a formula in this module, or that depend on the load."""
 LEVEL_NS = 20_000_000
 """Minimum size of a queue, as time at the link's rate, that keeps the link busy while enough packets arrive."""
 
@@ -67,7 +66,7 @@ def find_unknown(path: Sequence[Direction]) -> str | None:
 
 def depends_on_load(path: Sequence[Direction]) -> bool:
     """Return whether the fate of a packet on this path depends on previous packets."""
-    return any(isinstance(direction.capacity, Replay | Conditional | Radio) for direction in path)
+    return any(isinstance(direction.capacity, Recorded | Radio) for direction in path)
 
 
 def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
@@ -128,7 +127,7 @@ def _release_time(direction: Direction, arrival_ns: int, size: int, clock: Clock
         case StageTable(kind="token-bucket") | Unlimited():
             # The bucket is full at first.
             return arrival_ns
-        case Replay() | Conditional():
+        case Recorded():
             raise ValueError(f"the effect of {direction.name} on a packet depends on earlier packets")
         case _:
             raise ValueError(f"no formula for the capacity of {direction.name}")
@@ -166,7 +165,7 @@ def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
     match direction.capacity:
         case TraceSource() as trace:
             return trace.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
-        case Replay() | Conditional() as replay:
+        case Recorded() as replay:
             heavy = replay.heavy.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
             return heavy * replay.opportunity // MTU
         case ConstantRate(bit_rate=rate) | StageTable(kind="token-bucket", rate=rate):

@@ -1,543 +1,382 @@
-"use strict";
-// The page: receives the state as patches, keeps a minute of history, and draws tables and charts. Texts of programs and
-// nodes are only ever set as text.
-(() => {
-  const $ = (id) => document.getElementById(id);
-  const TOKEN = document.querySelector('meta[name="token"]').content;
-  const SPAN_S = 60, DRAW_MS = 200, CHART_MS = 100;
-  const PLACES = { endpoint: "endpoint", uplink: "uplink", remote: "remote node", downlink: "downlink", path: "network and server" };
-  let state = { beds: {}, jobs: {}, time_s: 0 };
-  let chosenBed = null, chosenLink = null;
-  let history = new Map(); // by testbed and direction: {t, rate, queue, delay}
-  let latencies = new Map(); // by testbed: {seen, t, ok, bad}
+// The page: receives the state as patches, keeps a minute of it, and draws it. Texts of programs and nodes are only
+// ever set as text. Forms state their commands: see `submit`.
+const $ = (id) => document.getElementById(id);
+const TOKEN = document.querySelector('meta[name="token"]').content;
+const SPAN_S = 60, DRAW_MS = 200;
+const FULL = 12; // nodes in one column with their names; of more, only numbers are shown
+const SVG = ["svg", "g", "line", "text", "title"];
+const SHAPE = { role: "img", "aria-label": "links" };
+const PLACES = {
+  endpoint: "endpoint", uplink: "uplink", remote: "remote node", downlink: "downlink", path: "network and server",
+};
+const CHARTS = [
+  ["Rate, mean of 1 s", "Mbit/s", (link) => link.bit_rate / 1e6],
+  ["Bottleneck queue", "kB", (link) => link.queue_bytes / 1e3],
+  ["One-way delay, mean of 100 ms", "ms", (link) => link.delay_ms],
+];
+let state = { time_s: 0, beds: {}, ended: {} }, history = [state], drawn = null;
+let chosenBed, chosenLink; // identifier of a testbed; name of a link or a direction
+let finished = { runs: [], files: [], strategies: [], folder: "" };
 
-  // ---- elements
+// ---- elements
 
-  function element(tag, { text, ...attributes } = {}, ...children) {
-    const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
-    for (const [name, value] of Object.entries(attributes)) {
-      if (value === true) made.setAttribute(name, "");
-      else if (value !== undefined && value !== false) made.setAttribute(name, value);
-    }
-    made.append(...children);
-    return made;
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(`http://www.w3.org/${SVG.includes(tag) ? "2000/svg" : "1999/xhtml"}`, tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else made.setAttribute(name, value);
   }
-  const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-  const setOptions = (select, values, chosen, empty) => {
-    const key = JSON.stringify(values);
-    if (select.dataset.key === key) return;
-    const before = chosen ?? select.value;
-    select.dataset.key = key;
-    select.replaceChildren(...values.map((value) => element("option", { value, text: value || empty })));
-    if (values.includes(before)) select.value = before;
-  };
-  const number = (value, digits) => value === undefined ? "–" : value.toFixed(digits);
-  const size = (bytes) => bytes === undefined ? "–" : bytes < 1e6 ? `${(bytes / 1e3).toFixed(0)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(0)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
-  const length = (s) => s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s` : `${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)} min`;
-  const ms = (s) => s === undefined ? "–" : s < 1 ? `${(s * 1e3).toPrecision(3)} ms` : `${s.toPrecision(3)} s`;
-  const sum = (values) => Object.values(values ?? {}).reduce((total, value) => total + value, 0);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  made.append(...children);
+  return made;
+}
 
-  function say(text, isBad = false) {
-    $("say").className = isBad ? "bad" : "";
-    $("say").textContent = text;
-  }
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
 
-  // A table whose rows are kept by key: only cells that changed are touched, and the focus stays.
-  class Table {
-    constructor(parent, caption, columns) {
-      this.columns = columns;
-      this.rows = new Map();
-      const head = element("tr", {}, ...columns.map(({ name, n }) => element("th", { scope: "col", class: n ? "n" : undefined, text: name })));
-      this.body = element("tbody");
-      parent.replaceChildren(element("table", {}, element("caption", { text: caption }), element("thead", {}, head), this.body));
-    }
-    show(items) { // [[key, item]]
-      const keys = new Set(items.map(([key]) => key));
-      for (const [key, row] of this.rows) if (!keys.has(key)) { row.remove(); this.rows.delete(key); }
-      let before = null;
-      for (const [key, item] of items) {
-        let row = this.rows.get(key);
-        if (!row) {
-          row = element("tr", {}, ...this.columns.map(({ n, head, kind }) => element(head ? "th" : "td", { scope: head ? "row" : undefined, class: kind ?? (n ? "n" : undefined) })));
-          this.rows.set(key, row);
-          this.columns.forEach((column, i) => column.make?.(row.cells[i], item, key));
-        }
-        const next = before ? before.nextSibling : this.body.firstChild;
-        if (next !== row) this.body.insertBefore(row, next);
-        before = row;
-        this.columns.forEach((column, i) => column.show ? column.show(row.cells[i], item, key) : column.text && setText(row.cells[i], column.text(item, key)));
-      }
-      return this.rows;
-    }
-  }
+// Replaces the children of an element if `key` has changed, and returns whether it has.
+function rebuild(parent, key, make) {
+  const text = JSON.stringify(key);
+  if (parent.dataset.key === text) return false;
+  parent.dataset.key = text;
+  parent.replaceChildren(...make());
+  return true;
+}
 
-  // ---- the state
-
-  function merge(target, patch) { // RFC 7396
-    const made = { ...target };
-    for (const [key, value] of Object.entries(patch)) {
-      if (value === null) delete made[key];
-      else if (typeof value === "object" && !Array.isArray(value)) made[key] = merge(made[key] ?? {}, value);
-      else made[key] = value;
-    }
-    return made;
-  }
-
-  function take(next) {
-    const before = state;
-    state = next;
-    const now = state.time_s;
-    for (const [identifier, bed] of Object.entries(state.beds)) {
-      for (const [direction, link] of Object.entries(bed.links)) {
-        const key = `${identifier} ${direction}`;
-        const kept = history.get(key) ?? { t: [], rate: [], queue: [], delay: [] };
-        history.set(key, kept);
-        kept.t.push(now); kept.rate.push(link.rate / 1e6); kept.queue.push(link.queue / 1e3); kept.delay.push(link.delay ?? null);
-        if (kept.t.length > 2000) for (const column of Object.values(kept)) column.splice(0, 600);
-      }
-      const kept = latencies.get(identifier) ?? { seen: new Set(), t: [], ok: [], bad: [] };
-      latencies.set(identifier, kept);
-      if (before.beds[identifier]?.requests !== bed.requests) {
-        for (const [key, each] of Object.entries(bed.requests)) {
-          if (kept.seen.has(key) || each.at_s === undefined) continue;
-          kept.seen.add(key);
-          kept.t.push(each.at_s + bed.started_s); kept.ok.push(each.latency ?? null); kept.bad.push(each.latency === undefined ? 0 : null);
-        }
-        if (kept.t.length > 6000) { for (const column of [kept.t, kept.ok, kept.bad]) column.splice(0, 3000); kept.seen = new Set(Object.keys(bed.requests)); }
-      }
-      const old = before.beds[identifier];
-      for (const text of Object.values(bed.now)) if (old && !Object.values(old.now).includes(text)) say(text);
-    }
-    for (const key of history.keys()) if (!(key.split(" ")[0] in state.beds)) history.delete(key);
-    for (const [key, job] of Object.entries(state.jobs)) {
-      if (job.status !== undefined && before.jobs[key] && before.jobs[key].status === undefined) {
-        const last = job.lines.filter((line) => line.trim()).at(-1) ?? "";
-        say(job.status === 0 ? `Done: ${job.command}\n${last}` : `Failed: ${job.command}\n${last}`, job.status !== 0);
-        if (job.command.startsWith("cellbed report") || job.command.startsWith("cellbed down")) loadFinished();
-      }
-    }
-    schedule();
-  }
-
-  let source = null;
-  function connect() {
-    source?.close();
-    source = new EventSource("events");
-    source.addEventListener("whole", (event) => { history = new Map(); latencies = new Map(); connected(true); take(JSON.parse(event.data)); });
-    source.addEventListener("message", (event) => take(merge(state, JSON.parse(event.data))));
-    source.addEventListener("error", () => {
-      connected(false);
-      if (source.readyState === EventSource.CLOSED) setTimeout(connect, 1000);
+// Shows [key, item] in the rows of a table. Each function shows an item in a cell, or returns its text. Rows are kept
+// by key, so that the focus stays.
+function fill(body, items, ...shows) {
+  const heads = body.parentElement.tHead.rows[0].cells;
+  const left = new Map([...body.rows].map((row) => [row.dataset.row, row]));
+  items.forEach(([key, item], at) => {
+    const row = left.get(key) ?? element("tr", { "data-row": key }, ...shows.map((_, i) => (
+      element(i ? "td" : "th", { class: heads[i].className, ...(i ? {} : { scope: "row" }) }))));
+    left.delete(key);
+    if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null);
+    shows.forEach((show, i) => {
+      const text = show(item, row.cells[i], key);
+      if (typeof text === "string") setText(row.cells[i], text);
     });
-  }
-  function connected(is) {
-    $("connection").className = `pill ${is ? "good" : "bad"}`;
-    setText($("connection"), is ? "connected" : "not connected: is cellbed ui running?");
-  }
-  // A page that nobody sees costs nothing.
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) connect();
-    else { source?.close(); source = null; setText($("connection"), "paused"); }
   });
+  for (const row of left.values()) row.remove();
+}
 
-  // ---- drawing
+function setOptions(select, options) {
+  const before = select.value;
+  const make = () => options.map(([value, text]) => element("option", { value }, text));
+  if (rebuild(select, options, make) && options.some(([value]) => value === before)) select.value = before;
+}
 
-  let drawn = 0, drawnCharts = 0, isDue = false;
-  function schedule() {
-    if (isDue) return;
-    isDue = true;
-    requestAnimationFrame((now) => {
-      isDue = false;
-      if (now - drawnCharts >= CHART_MS) { drawnCharts = now; drawCharts(); }
-      if (now - drawn >= DRAW_MS) { drawn = now; draw(); }
-    });
+const number = (value, digits) => value?.toFixed(digits) ?? "–";
+const memory = (bytes) => bytes < 2 ** 30 ? `${number(bytes / 2 ** 20, 0)} MiB` : `${number(bytes / 2 ** 30, 2)} GiB`;
+const seconds = (s) => s === undefined ? "–" : s < 1 ? `${(s * 1e3).toPrecision(3)} ms` : `${s.toPrecision(3)} s`;
+const length = (s) => s < 60 ? `${Math.floor(s)} s` : `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+const linkOf = (direction) => direction?.replace(/\.?(up|down)link$/, ""); // empty for the link of a shell
+const wayOf = (direction) => direction.endsWith("downlink") ? "downlink" : "uplink";
+
+function say(text, isBad = false) {
+  $("say").className = isBad ? "bad" : "";
+  setText($("say"), text);
+}
+
+// ---- the state
+
+function merge(target, patch) { // RFC 7396
+  if (typeof patch !== "object" || Array.isArray(patch)) return patch;
+  const made = { ...target };
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) delete made[key];
+    else made[key] = merge(made[key], value);
   }
-  const shownBed = () => state.beds[chosenBed];
+  return made;
+}
 
-  function draw() {
-    const identifiers = Object.keys(state.beds);
-    if (!(chosenBed in state.beds)) chooseBed(identifiers.at(-1) ?? null);
-    const bed = shownBed();
-    $("nothing").hidden = bed !== undefined;
-    $("bed").hidden = $("stop").hidden = bed === undefined;
-    drawJobs();
-    $("beds").hidden = identifiers.length < 2;
-    const names = identifiers.length > 1 ? identifiers.map((key) => [key, state.beds[key].name]) : [];
-    if ($("beds").dataset.key !== JSON.stringify(names)) {
-      $("beds").dataset.key = JSON.stringify(names);
-      $("beds").replaceChildren(...names.map(([key, name]) => {
-        const made = element("button", { type: "button", text: name, "data-key": key });
-        made.addEventListener("click", () => { chooseBed(key); draw(); });
-        return made;
-      }));
+function take(next) {
+  const before = state;
+  state = next;
+  history.push(state);
+  while (history[0].time_s < state.time_s - SPAN_S) history.shift();
+  if (Object.keys(before.beds).join() !== Object.keys(state.beds).join()) loadFinished();
+  for (const [key, { command, status, text }] of Object.entries(state.ended)) {
+    if (key in before.ended || !before.time_s) continue; // it ended before the page was opened
+    say(`${status ? "Failed" : "Done"}: ${command}\n${text.split("\n").slice(-8).join("\n")}`, status !== 0);
+    loadFinished();
+  }
+}
+
+let source = null;
+function connect() { // a page that nobody sees costs nothing
+  source?.close();
+  setText($("connection"), document.hidden ? "paused" : "connecting");
+  if (document.hidden) return;
+  source = new EventSource("events");
+  let known = {}; // each connection begins with the whole state
+  source.onopen = () => { known = {}; setText($("connection"), "connected"); };
+  source.onmessage = (event) => take(known = merge(known, JSON.parse(event.data)));
+  source.onerror = () => setText($("connection"), "not connected: is cellbed ui running?");
+}
+
+// ---- drawing
+
+function draw() {
+  drawn = state;
+  const identifiers = Object.keys(state.beds);
+  if (!(chosenBed in state.beds)) choose(identifiers.at(-1), undefined);
+  const bed = state.beds[chosenBed];
+  setOptions($("beds"), identifiers.map((key) => [key, state.beds[key].name]));
+  $("beds").value = chosenBed;
+  $("beds").hidden = identifiers.length < 2;
+  $("bed").hidden = !bed;
+  $("stop").hidden = !bed || bed.kind === "shell";
+  const since = bed?.started_s === undefined ? "" : ` for ${length(state.time_s - bed.started_s)}`;
+  const facts = bed ? [`${bed.kind} ${bed.state}${since}`, bed.title, bed.folder] : ["Start a testbed or a run below."];
+  setText($("title"), bed?.name ?? "Nothing is running");
+  setText($("facts"), facts.filter(Boolean).join(" · "));
+  const now = Object.values(bed?.now ?? {});
+  rebuild($("now"), now, () => now.map((text) => element("li", {}, text)));
+  if (!bed) return;
+  for (const each of document.querySelectorAll(".bed")) each.value = chosenBed;
+  for (const each of document.querySelectorAll(".only-nodes")) each.hidden = bed.kind === "shell";
+  const directions = Object.keys(bed.directions);
+  const links = [...new Set(directions.map(linkOf))];
+  if (!links.includes(linkOf(chosenLink))) chosenLink = links[0];
+  setOptions($("link"), links.flatMap((link) => [
+    [link, link || "link"], ...directions.filter((name) => linkOf(name) === link).map((name) => [name, name]),
+  ]));
+  $("link").value = chosenLink;
+  const shown = directions.filter((name) => linkOf(name) === linkOf(chosenLink));
+  setText($("does"), shown.map((name) => `${name}: ${bed.directions[name].does}`).join("\n"));
+  drawTopology(bed);
+  drawCharts(bed, shown);
+  drawTables(bed);
+  const named = (names) => names.map((name) => [name, name]);
+  const apps = Object.keys(bed.apps).filter((name) => bed.apps[name].servers.length);
+  $("move").hidden = !apps.length;
+  setOptions($("app"), named(apps));
+  setOptions($("to"), named(Object.keys(bed.nodes).filter((name) => bed.nodes[name].type !== "endpoint")));
+  setOptions($("strategy"), [["", "the scenario's"], ...named(finished.strategies)]);
+  setOptions($("paused"), named(Object.keys(bed.nodes)));
+}
+
+function choose(bed, link) {
+  if (bed !== chosenBed) $("ask").close(); // its question is about the other
+  [chosenBed, chosenLink] = [bed, link];
+  drawn = null;
+}
+
+// Columns of places: endpoints; towers and sites, which have nodes; places that join these; other nodes.
+function columns(bed, wires) {
+  const near = new Set(wires.filter(({ from }) => from in bed.nodes).map(({ to }) => to));
+  const names = new Set([...Object.keys(bed.nodes), ...wires.flatMap(({ from, to }) => [from, to])]);
+  const made = [[], [], [], []];
+  for (const name of names) {
+    const type = bed.nodes[name]?.type;
+    made[type === "endpoint" ? 0 : type ? 3 : near.has(name) ? 1 : 2].push(name);
+  }
+  return made.filter((each) => each.length);
+}
+
+// A screen reader finds the same in the tables, so the drawing is one image.
+function drawTopology(bed) {
+  const place = $("topology"), wires = Object.values(bed.directions), names = Object.keys(bed.directions);
+  const links = [...new Set(names.map(linkOf))];
+  const key = [chosenBed, place.clientWidth, names, wires.map(({ from, to }) => [from, to]), Object.keys(bed.nodes)];
+  const isNew = rebuild(place, key, () => [element("svg", SHAPE), ...columns(bed, wires).map((column) => {
+    const isLong = column.length > FULL;
+    const boxes = column.map((name) => element("div", { class: `box ${bed.nodes[name]?.type ?? ""}`, title: name },
+      isLong ? name.replace(/^.*?(\d+)$/, "$1") : name, ...(name in bed.nodes ? [element("meter")] : [])));
+    return element("div", { class: isLong ? "long" : "column" }, ...boxes);
+  })]);
+  const boxes = Object.fromEntries([...place.querySelectorAll(".box")].map((box) => [box.title, box]));
+  if (isNew) {
+    for (const link of links) {
+      const { from, to } = wires[names.findIndex((name) => linkOf(name) === link)];
+      const [a, b] = [from, to].map((name) => boxes[name]).map((box) => (
+        [box.offsetLeft + box.offsetWidth / 2, box.offsetTop + box.offsetHeight / 2]));
+      const line = { x1: a[0], y1: a[1], x2: b[0], y2: b[1] };
+      const value = { x: a[0] + (b[0] - a[0]) * 0.42, y: a[1] + (b[1] - a[1]) * 0.42 - 5 };
+      place.firstChild.append(element("g", { "data-link": link, click: () => choose(chosenBed, link) },
+        element("title", {}, link), element("line", { ...line, class: "glow" }), element("line", line),
+        ...(links.length <= 8 ? [element("text", value)] : [])));
     }
-    for (const made of $("beds").children) made.setAttribute("aria-pressed", String(made.dataset.key === chosenBed));
-    if (bed === undefined) {
-      setText($("title"), "Live testbeds");
-      $("facts").replaceChildren();
-      $("now").hidden = true;
-      return;
-    }
-    setText($("title"), bed.name);
-    $("stop").hidden = bed.kind !== "testbed";
-    for (const name of ["requests", "nodes", "events"]) $(`h-${name}`).parentElement.hidden = bed.kind === "shell";
-    const facts = [bed.kind === "testbed" ? "standing testbed" : bed.kind, bed.started_s === undefined ? bed.state : `${bed.state} for ${length(state.time_s - bed.started_s)}`, bed.title !== bed.name ? bed.title : undefined, bed.folder].filter(Boolean);
-    if ($("facts").children.length !== facts.length) $("facts").replaceChildren(...facts.map(() => element("span")));
-    facts.forEach((text, i) => setText($("facts").children[i], text));
-    const now = Object.values(bed.now);
-    $("now").hidden = !now.length;
-    if ($("now").dataset.key !== JSON.stringify(now)) {
-      $("now").dataset.key = JSON.stringify(now);
-      $("now").replaceChildren(...now.map((text) => element("li", { text })));
-    }
-    drawTopology(bed);
-    drawTables(bed);
-    drawForms(bed);
+    place.ariaLabel = `${Object.keys(boxes).length} places, ${links.length} links: ${links.slice(0, 12).join(", ")}`;
   }
-
-  function chooseBed(key) {
-    chosenBed = key;
-    chosenLink = null;
-    topology = null;
-    tables = null;
-    const bed = shownBed();
-    if (bed) chooseLink([...Topology.links(bed).keys()][0]);
+  for (const group of place.firstChild.children) {
+    const states = names.filter((name) => linkOf(name) === group.dataset.link)
+      .map((name) => [wayOf(name) === "downlink" ? "↓" : "↑", bed.links[name]]).filter(([, link]) => link);
+    const isClosed = states.some(([, link]) => link.closed);
+    const isQueued = states.some(([, link]) => link.queue_packets > 10);
+    const rate = Math.max(0, ...states.map(([, link]) => link.bit_rate));
+    const look = isClosed ? "closed" : isQueued ? "queued" : rate > 1000 ? "busy" : "";
+    group.setAttribute("class", `${look}${group.dataset.link === linkOf(chosenLink) ? " chosen" : ""}`);
+    group.children[2].setAttribute("stroke-width", (1.5 + Math.min(6, Math.log10(1 + rate / 2e4) * 2)).toFixed(0));
+    const text = states.map(([way, link]) => `${way} ${number(link.bit_rate / 1e6, 1)}`).join("  ");
+    if (group.children[3]) setText(group.children[3], isClosed ? "outage" : text);
   }
-
-  function chooseLink(name) {
-    chosenLink = name;
-    charts = null;
-    $("link").value = name ?? "";
-    setText($("change-name"), name ?? "");
-    setText($("h-link"), `Link ${name ?? ""}`);
+  for (const [name, { cpu, cpus }] of Object.entries(bed.nodes)) {
+    Object.assign(boxes[name].lastElementChild, { max: cpus ?? 1, value: cpu ?? 0 });
   }
+}
 
-  let topology = null, topologyKey = "";
-  function drawTopology(bed) {
-    const key = JSON.stringify([chosenBed, $("topology").clientWidth, Object.entries(bed.directions).map(([name, each]) => [name, each.from, each.to]), Object.keys(bed.nodes)]);
-    if (!topology || key !== topologyKey) {
-      topologyKey = key;
-      topology = Topology.draw($("topology"), bed, (name) => { chooseLink(name); draw(); });
-    }
-    topology.update(bed, chosenLink);
-    const names = [...Topology.links(bed).keys()];
-    setOptions($("link"), names, chosenLink, "link");
-    if (!names.includes(chosenLink)) chooseLink(names[0]);
-    const does = names.includes(chosenLink) ? Topology.links(bed).get(chosenLink).directions.map((name) => `${name}: ${bed.directions[name].does}`).join("\n") : "";
-    if ($("does").dataset.text !== does) {
-      $("does").dataset.text = does;
-      $("does").replaceChildren(...does.split("\n").map((text) => element("p", { text })));
-    }
+let plots = [];
+function drawCharts(bed, names) {
+  const key = [names, $("charts").clientWidth, matchMedia("(prefers-color-scheme: dark)").matches];
+  if (rebuild($("charts"), key, () => CHARTS.map(() => element("figure", {}, element("figcaption"))))) {
+    const axis = { stroke: colour("muted"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false } };
+    plots = [...$("charts").children].map((figure) => new uPlot({
+      width: figure.clientWidth, height: 105, legend: { show: false }, cursor: { show: false }, padding: [8, 12, 0, 0],
+      scales: {
+        x: { time: false, range: (_, min, max) => [Math.max(min, max - SPAN_S), Math.max(max, min + 1)] },
+        y: { range: (_, min, max) => [0, (max || 0.1) * 1.1] },
+      },
+      series: [{}, ...names.map((name) => ({ stroke: colour(wayOf(name)), width: 1.5, points: { show: false } }))],
+      axes: [{ ...axis, size: 24 }, { ...axis, size: 44, space: 24 }],
+    }, [[], ...names.map(() => [])], figure));
   }
-
-  const useColumn = (name, key, limit, words) => ({
-    name,
-    make: (cell) => {
-      cell.bar = element("i");
-      cell.words = element("span");
-      cell.append(element("div", { class: "use" }, element("span", { class: "track", "aria-hidden": "true" }, cell.bar), cell.words));
-    },
-    show: (cell, node) => {
-      const value = node[key], most = node[limit];
-      const share = value === undefined || !most ? 0 : Math.min(1, value / most);
-      cell.bar.parentElement.hidden = most === undefined;
-      cell.bar.style.width = `${(share * 100).toFixed(1)}%`;
-      cell.bar.className = share > 0.9 ? "full" : "";
-      setText(cell.words, value === undefined ? "–" : most === undefined ? words(value) : `${words(value)} of ${words(most)}`);
-    },
-  });
-
-  let tables = null;
-  function makeTables() {
-    return {
-      nodes: new Table($("nodes"), "Nodes with their use of processors and memory", [
-        { name: "node", head: true, text: (_, key) => key },
-        useColumn("processors", "cpu", "cpus", (value) => value.toFixed(value < 10 ? 2 : 0)),
-        useColumn("memory", "memory", "memory_limit", size),
-        { name: "programs", kind: "wrap", text: (node) => node.programs },
-      ]),
-      links: new Table($("links"), "Directions of links", [
-        { name: "direction", head: true, make: (cell, _, key) => {
-          const made = element("button", { type: "button", class: "plain", text: key, title: "Show and change this link" });
-          made.addEventListener("click", () => { chooseLink(Topology.linkName(key)); draw(); });
-          cell.append(made);
-        } },
-        { name: "Mbit/s", n: true, text: (link) => number(link.rate / 1e6, 2) },
-        { name: "queue kB", n: true, text: (link) => number(link.queue / 1e3, 1) },
-        { name: "delay ms", n: true, text: (link) => number(link.delay, 1) },
-        { name: "longest", n: true, text: (link) => number(link.longest, 1) },
-        { name: "dropped", n: true, show: (cell, link) => {
-          const text = link.closed ? "outage" : String(sum(link.dropped));
-          setText(cell, text);
-          cell.className = `n${link.closed || text !== "0" ? " bad" : ""}`;
-          const why = Object.entries(link.dropped ?? {}).map(([reason, count]) => `${count} ${reason}`).join(", ");
-          if (cell.title !== why) cell.title = why;
-        } },
-      ]),
-      rates: new Table($("rates"), "Requests of the last ten seconds", [
-        { name: "last 10 s", head: true, text: (_, key) => key },
-        { name: "per s", n: true, text: (rate) => number(rate.per_s, 1) },
-        { name: "median ms", n: true, text: (rate) => number(rate.median, 1) },
-        { name: "longest ms", n: true, text: (rate) => number(rate.longest, 1) },
-        { name: "failed", n: true, show: (cell, rate) => { setText(cell, String(rate.failed)); cell.className = `n${rate.failed ? " bad" : ""}`; } },
-      ]),
-      requests: new Table($("requests"), "Latest requests with their parts", [
-        { name: "at s", n: true, text: (each) => number(each.at_s, 1) },
-        { name: "request of", head: true, text: (each) => `${each.app} · ${each.node}` },
-        { name: "ms", n: true, show: (cell, each) => { setText(cell, each.latency === undefined ? each.status : each.latency.toFixed(1)); cell.className = `n${each.status === "ok" ? "" : " bad"}`; } },
-        { name: "parts", kind: "parts", make: (cell, each) => {
-          const parts = Object.entries(each.parts ?? {});
-          const words = parts.map(([name, length]) => `${PLACES[name]} ${length.toFixed(1)} ms`).join(", ");
-          cell.stack = element("div", { class: "stack", role: "img", "aria-label": words || "no reply", title: words });
-          for (const [name] of parts) cell.stack.append(element("i", { class: name }));
-          cell.append(cell.stack);
-        }, show: (cell, each) => {
-          Object.values(each.parts ?? {}).forEach((length, i) => { cell.stack.children[i].style.width = `${(100 * length / longest).toFixed(2)}%`; });
-        } },
-      ]),
-      events: new Table($("events"), "Events, the latest first", [
-        { name: "at s", n: true, text: (each) => number(each.at_s, 1) },
-        { name: "event", kind: "wrap", text: (each) => each.text },
-      ]),
-    };
-  }
-
-  let longest = 1;
-  function drawTables(bed) {
-    tables ??= makeTables();
-    const programs = {};
-    for (const [name, { node, state: how }] of Object.entries(bed.programs)) {
-      const isGood = ["started", "ready", "connected", "done"].includes(how);
-      const short = name.replace(`.${node}.`, " ");
-      (programs[node] ??= []).push(isGood ? short : `${short} (${how})`);
-    }
-    tables.nodes.show(Object.entries(bed.nodes).map(([name, node]) => [name, { ...node, programs: (programs[name] ?? []).join(", ") }]));
-    const wanted = $("links-filter").value.trim().toLowerCase();
-    const rows = tables.links.show(Object.entries(bed.links).filter(([name]) => name.toLowerCase().includes(wanted)));
-    for (const [name, row] of rows) row.className = Topology.linkName(name) === chosenLink ? "chosen" : "";
-    tables.rates.show(Object.entries(bed.rates));
-    const requests = Object.entries(bed.requests).reverse().slice(0, 30);
-    longest = Math.max(1, ...requests.map(([, each]) => each.latency ?? 0));
-    tables.requests.show(requests);
-    tables.events.show(Object.entries(bed.events).reverse());
-    $("rates").hidden = $("latency").hidden = $("requests").hidden = $("parts-key").hidden = !requests.length;
-    $("no-requests").hidden = requests.length > 0;
-    const parts = Object.keys(PLACES).filter((name) => requests.some(([, each]) => each.parts?.[name]));
-    if ($("parts-key").dataset.key !== parts.join()) {
-      $("parts-key").dataset.key = parts.join();
-      $("parts-key").replaceChildren(...parts.map((name) => element("span", {}, element("i", { class: name, "aria-hidden": "true" }), PLACES[name])));
-    }
-  }
-
-  // ---- charts
-
-  let charts = null, latencyChart = null;
-  const font = () => `12px ${getComputedStyle(document.body).fontFamily}`;
-  function chart(parent, title, unit, height, series) {
-    const value = element("b");
-    const place = element("div", { "aria-hidden": "true" });
-    const figure = element("figure", {}, element("figcaption", {}, element("span", { text: title }), value), place);
-    parent.append(figure);
-    const axis = { stroke: css("--muted"), font: font(), grid: { stroke: css("--rule"), width: 1 }, ticks: { show: false } };
-    const plot = new uPlot({
-      width: Math.max(200, parent.clientWidth), height, legend: { show: false }, cursor: { show: false }, padding: [8, 12, 0, 0],
-      scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: { range: (u, min, max) => [0, Math.max(max ?? 0, 0.1) * 1.1] } },
-      series: [{}, ...series],
-      axes: [
-        { ...axis, size: 24, gap: 7, space: 50, values: (_, splits) => splits.map((s) => `${Math.round(s)}`) },
-        { ...axis, size: 44, gap: 4, space: 24, values: (_, splits) => splits.map((s) => +s.toPrecision(3)) },
-      ],
-    }, [[], ...series.map(() => [])], place);
-    plot.show = (columns, end, text) => {
-      plot.batch(() => { plot.setData(columns, false); plot.setScale("x", { min: Math.max(0, end - SPAN_S), max: Math.max(SPAN_S, end) }); plot.setScale("y", { min: null, max: Math.max(...columns.slice(1).flatMap((c) => c.filter((v) => v !== null)), 0) }); });
-      setText(value, `${text} ${unit}`);
-    };
-    return plot;
-  }
-
-  function drawCharts() {
-    const bed = shownBed();
-    if (!bed || $("live").hidden) return;
-    const directions = Topology.links(bed).get(chosenLink)?.directions ?? [];
-    if (!charts) {
-      $("charts").replaceChildren();
-      const series = directions.map((name) => ({ stroke: css(name.endsWith("downlink") ? "--downlink" : "--uplink"), width: 1.5, points: { show: false }, spanGaps: false }));
-      charts = { rate: chart($("charts"), "Rate, mean of 1 s", "Mbit/s", 112, series), queue: chart($("charts"), "Bottleneck queue", "kB", 112, series), delay: chart($("charts"), "One-way delay, mean of 100 ms", "ms", 112, series) };
-    }
-    const kept = directions.map((name) => history.get(`${chosenBed} ${name}`)).filter(Boolean);
-    if (!kept.length) return;
-    // Seconds since the start of the schedule, or of the page.
-    const origin = bed.started_s ?? kept[0].t[0], end = state.time_s - origin;
-    const from = Math.max(0, kept[0].t.length - 1400);
-    const times = kept[0].t.slice(from).map((time) => time - origin);
-    for (const [name, plot] of Object.entries(charts)) {
-      const columns = kept.map((each) => each[name].slice(from - kept[0].t.length));
-      const last = columns.map((column, i) => `${directions[i].endsWith("downlink") ? "↓" : "↑"} ${column.at(-1)?.toFixed(name === "rate" ? 2 : 1) ?? "–"}`);
-      plot.show([times, ...columns], end, last.join("  "));
-    }
-    const seen = latencies.get(chosenBed);
-    if (seen?.t.length && !$("latency").hidden) {
-      const dots = (colour) => ({ paths: () => null, points: { show: true, size: 5, width: 1, stroke: css(colour), fill: css(colour) } });
-      latencyChart ??= ($("latency").replaceChildren(), chart($("latency"), "Latency; red: no good reply", "ms", 120, [dots("--ink"), dots("--alarm")]));
-      const order = seen.t.map((time, i) => [time - origin, i]).filter(([time]) => time > end - SPAN_S).sort((a, b) => a[0] - b[0]);
-      const column = (values) => order.map(([, i]) => values[i]);
-      latencyChart.show([order.map(([time]) => time), column(seen.ok), column(seen.bad)], end, `latest ${number(seen.ok.at(-1) ?? undefined, 1)}`);
-    }
-  }
-  const redraw = () => { charts = latencyChart = topology = null; schedule(); };
-  let width = innerWidth;
-  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-
-  // ---- commands
-
-  async function give(form) {
-    try {
-      const reply = await fetch("do", { method: "POST", headers: { "Content-Type": "application/json", "X-Cellbed-Token": TOKEN }, body: JSON.stringify(form) });
-      const answer = await reply.json().catch(() => ({ error: "the page has ended: start cellbed ui again" }));
-      if (answer.error) say(answer.error, true);
-      return !answer.error;
-    } catch {
-      say("cellbed ui does not answer", true);
-      return false;
-    }
-  }
-  const fields = (form) => Object.fromEntries([...new FormData(form)].map(([key, value]) => [key, value.trim()]));
-
-  function drawForms(bed) {
-    const apps = Object.keys(bed.apps).filter((name) => bed.apps[name].servers.length);
-    $("move").hidden = bed.kind === "shell" || !apps.length;
-    if ($("move").hidden) return;
-    setOptions($("move").app, apps);
-    setOptions($("move").to, Object.keys(bed.nodes).filter((name) => bed.nodes[name].type !== "endpoint"));
-    setOptions($("move").strategy, ["", ...(finished?.strategies ?? [])], "", "the scenario's");
-  }
-
-  const target = () => (chosenLink + $("change").direction.value).replace(/^\./, "");
-  $("change").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const given = fields(event.target);
-    const settings = ["rate", "delay", "loss", "queue"].filter((key) => given[key]).map((key) => `${key}=${given[key]}`);
-    give({ verb: "link", bed: chosenBed, link: target(), settings });
-  });
-  for (const made of document.querySelectorAll("[data-state]")) {
-    made.addEventListener("click", () => give({ verb: "link", bed: chosenBed, link: target(), settings: [made.dataset.state] }));
-  }
-  $("move").addEventListener("submit", (event) => { event.preventDefault(); give({ verb: "migrate", bed: chosenBed, ...fields(event.target) }); });
-  $("start").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const form = event.target;
-    give({ verb: "up", file: form.file.value.trim(), name: form.elements.name.value.trim(), start: form.start.checked, proof: form.proof.checked });
-  });
-  $("stop").addEventListener("click", () => {
-    setText($("ask-text"), `Stop the testbed ${shownBed().name}? Its programs end; its folder stays.`);
-    $("ask").dataset.bed = chosenBed;
-    $("ask").returnValue = "no";
-    $("ask").showModal();
-  });
-  $("ask").addEventListener("close", () => { if ($("ask").returnValue === "yes") give({ verb: "down", bed: $("ask").dataset.bed }); });
-  $("link").addEventListener("change", () => { chooseLink($("link").value); draw(); });
-  $("links-filter").addEventListener("input", draw);
-
-  function drawJobs() {
-    const jobs = Object.entries(state.jobs).reverse();
-    $("jobs-section").hidden = !jobs.length;
-    const key = JSON.stringify(jobs);
-    if ($("jobs").dataset.key === key) return;
-    $("jobs").dataset.key = key;
-    const focused = document.activeElement?.dataset?.job;
-    $("jobs").replaceChildren(...jobs.map(([job, { command, lines, status }]) => {
-      const how = status === undefined ? "running" : status === 0 ? "done" : `exit status ${status}`;
-      const head = element("div", { class: "head" }, element("code", { text: command }), element("span", { class: status ? "bad small" : "muted small", text: how }));
-      if (status === undefined) {
-        const made = element("button", { type: "button", text: "Interrupt", "data-job": job });
-        made.addEventListener("click", () => give({ verb: "cancel", job }));
-        head.append(made);
-      }
-      return element("div", { class: "job" }, head, ...(lines.length ? [element("pre", { text: lines.join("\n") })] : []));
+  const seen = history.filter(({ beds }) => chosenBed in beds);
+  const times = seen.map(({ time_s }) => time_s - (bed.started_s ?? seen[0].time_s));
+  CHARTS.forEach(([title, unit, read], i) => {
+    const columns = names.map((name) => seen.map(({ beds }) => {
+      const link = beds[chosenBed].links[name];
+      return (link && read(link)) ?? null;
     }));
-    if (focused) $("jobs").querySelector(`[data-job="${focused}"]`)?.focus();
-  }
+    plots[i].setData([times, ...columns]);
+    const latest = columns.map((column) => number(column.at(-1) ?? undefined, 2)).join(" and ");
+    setText($("charts").children[i].firstChild, `${title}: ${latest} ${unit}`);
+  });
+}
 
-  // ---- finished runs
+const showUse = (key, limit, words) => (node, cell) => {
+  const value = node[key], most = node[limit];
+  if (value === undefined || most === undefined) return value === undefined ? "–" : words(value);
+  if (!cell.firstElementChild) cell.replaceChildren(element("meter", { "aria-hidden": "true" }), element("span"));
+  Object.assign(cell.firstChild, { max: most, high: 0.9 * most, value });
+  setText(cell.lastChild, ` ${words(value)} of ${words(most)}`);
+};
 
-  let finished = null;
-  const picked = new Set();
-  async function loadFinished() {
-    try {
-      finished = await (await fetch("finished")).json();
-    } catch {
-      return;
-    }
-    $("files").replaceChildren(...finished.files.map((value) => element("option", { value })));
-    if (!$("start").file.value && finished.files.length) $("start").file.value = finished.files.find((file) => file.includes("smoke")) ?? finished.files[0];
-    setText($("folder"), finished.folder);
-    drawFinished();
-  }
+function showParts(longest) {
+  return ({ parts = {} }, cell) => {
+    const words = Object.entries(parts).map(([name, ms]) => `${PLACES[name]} ${number(ms, 1)} ms`).join(", ");
+    const attributes = { class: "stack", role: "img", "aria-label": words || "no reply", title: words };
+    rebuild(cell, parts, () => [
+      element("div", attributes, ...Object.keys(parts).map((name) => element("i", { class: name })))]);
+    Object.values(parts).forEach((ms, i) => { cell.firstChild.children[i].style.width = `${100 * ms / longest}%`; });
+  };
+}
 
-  const page = (kind, keys) => `${kind}?${keys.map((key) => `run=${encodeURIComponent(key)}`).join("&")}`;
-  let runsTable = null;
-  function drawFinished() {
-    const { text, kind } = fields($("filter"));
-    const wanted = text.toLowerCase();
-    const runs = finished.runs.filter((run) => (!kind || run.kind === kind) && (!wanted || JSON.stringify([run.key, run.name, run.kind, run.status, (run.apps ?? []).map((app) => app.name)]).toLowerCase().includes(wanted)));
-    runsTable ??= new Table($("runs"), "Finished runs, the latest first", [
-      { name: "", make: (cell, run) => {
-        if (run.kind === "sweep") return;
-        const box = element("input", { type: "checkbox", "aria-label": `Compare ${run.key}` });
-        box.addEventListener("change", () => { if (box.checked) picked.add(run.key); else picked.delete(run.key); drawCompare(); });
-        cell.append(box);
-      } },
-      { name: "run", head: true, show: (cell, run) => {
-        if (cell.dataset.report === String(run.report)) return;
-        cell.dataset.report = run.report;
-        const name = run.report ? element("a", { href: page("report", [run.key]), target: "_blank", rel: "noopener", text: run.key }) : element("span", { text: run.key });
-        cell.replaceChildren(name, element("span", { class: "small muted", text: new Date(run.started).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) }));
-        if (!run.report && run.kind !== "sweep" && run.status !== "running") {
-          const made = element("button", { type: "button", class: "plain", text: "Make its report" });
-          made.addEventListener("click", () => { made.disabled = true; give({ verb: "report", run: run.key }); });
-          cell.append(made);
-        }
-      } },
-      { name: "status", show: (cell, run) => {
-        const status = run.kind === "sweep" ? `sweep, ${run.trials} trials` : run.kind === "prediction" ? `predicted, ${run.status}` : run.status;
-        setText(cell, run.verdict ? `${status}; ${run.verdict}` : status);
-        cell.className = ["complete", "running", "sweep"].includes(run.status) ? "" : "bad";
-      } },
-      { name: "requests", n: true, text: (run) => run.apps?.length ? run.apps.map((app) => `${app.answered} of ${app.requests}`).join(", ") : "–" },
-      { name: "median", n: true, text: (run) => run.apps?.length ? run.apps.map((app) => ms(app.median)).join(", ") : "–" },
-      { name: "P99", n: true, text: (run) => run.apps?.length ? run.apps.map((app) => ms(app.p99)).join(", ") : "–" },
-    ]);
-    runsTable.show(runs.map((run) => [run.key, run]));
-    $("no-runs").hidden = finished.runs.length > 0;
-    $("runs").hidden = !finished.runs.length;
-    for (const key of picked) if (!finished.runs.some((run) => run.key === key)) picked.delete(key);
-    drawCompare();
-  }
-  function drawCompare() {
-    const isReady = picked.size > 1;
-    $("compare").setAttribute("aria-disabled", String(!isReady));
-    if (isReady) $("compare").href = page("compare", finished.runs.map((run) => run.key).filter((key) => picked.has(key)).reverse());
-    else $("compare").removeAttribute("href");
-    setText($("compare"), isReady ? `Compare ${picked.size} runs` : "Compare: choose two runs or more");
-  }
-  $("filter").addEventListener("input", () => finished && drawFinished());
-  $("filter").addEventListener("submit", (event) => event.preventDefault());
+function drawTables(bed) {
+  const programs = Object.entries(bed.programs).map(([name, { node, state: how }]) => {
+    const isGood = ["started", "ready", "connected", "done"].includes(how);
+    return [node, name.replace(`.${node}.`, " ") + (isGood ? "" : ` (${how})`)];
+  });
+  fill($("nodes"), Object.entries(bed.nodes),
+    (node, cell, name) => name,
+    showUse("cpu", "cpus", (value) => number(value, 2)),
+    showUse("memory", "memory_limit", memory),
+    (node, cell, name) => programs.filter(([at]) => at === name).map(([, text]) => text).join(", "));
+  fill($("links"), Object.entries(bed.links),
+    (link, cell, name) => {
+      cell.parentElement.className = linkOf(name) === linkOf(chosenLink) ? "chosen" : "";
+      rebuild(cell, name, () => [
+        element("button", { type: "button", class: "plain", click: () => choose(chosenBed, name) }, name)]);
+    },
+    (link) => number(link.bit_rate / 1e6, 2),
+    (link) => number(link.queue_bytes / 1e3, 1),
+    (link) => number(link.delay_ms, 1),
+    (link) => number(link.longest_ms, 1),
+    (link) => link.closed ? "outage" : Object.entries(link.dropped).map(([why, n]) => `${n} ${why}`).join(", ") || "0");
+  const requests = Object.entries(bed.requests).reverse().slice(0, 30);
+  const used = Object.keys(PLACES).filter((name) => requests.some(([, { parts }]) => parts?.[name]));
+  rebuild($("parts"), used, () => used.map((name) => element("span", {}, element("i", { class: name }), PLACES[name])));
+  fill($("requests"), requests,
+    (each) => `${each.app} · ${each.node}`,
+    (each) => number(each.at_s, 1),
+    (each) => each.latency === undefined ? each.status : number(each.latency, 1),
+    showParts(Math.max(1, ...requests.map(([, each]) => each.latency ?? 0))));
+  fill($("events"), Object.entries(bed.events).reverse(), (each) => number(each.at_s, 1), (each) => each.text);
+}
 
-  function route() {
-    const isFinished = location.hash === "#finished";
-    $("finished").hidden = !isFinished;
-    $("live").hidden = isFinished;
-    for (const [id, is] of [["to-finished", isFinished], ["to-live", !isFinished]]) {
-      if (is) $(id).setAttribute("aria-current", "page"); else $(id).removeAttribute("aria-current");
-    }
-    document.title = isFinished ? "Finished runs · cellbed" : "Live · cellbed";
-    if (isFinished) loadFinished(); else redraw();
+// ---- finished runs
+
+async function loadFinished() {
+  const reply = await fetch("finished").catch(() => null);
+  if (!reply?.ok) return;
+  finished = await reply.json();
+  $("out").value = `--out=${finished.folder}`;
+  setText($("folder"), finished.runs.length ? finished.folder : `No run in ${finished.folder}.`);
+  rebuild($("files"), finished.files, () => finished.files.map((value) => element("option", { value })));
+  const of = (run, show) => run.apps?.map(show).join(", ") || "–";
+  fill($("runs"), finished.runs.map((run) => [run.key, run]),
+    (run, cell) => { rebuild(cell, [run.report, run.status], () => showRun(run)); },
+    (run) => [run.kind, run.trials ? `${run.trials} trials` : run.status, run.verdict].filter(Boolean).join(", "),
+    (run) => of(run, (app) => `${app.answered} of ${app.requests}`),
+    (run) => of(run, (app) => seconds(app.median)),
+    (run) => of(run, (app) => seconds(app.p99)));
+  filterRuns();
+}
+
+function* showRun({ key, kind, report, started, status }) {
+  const page = { href: `report?run=${encodeURIComponent(key)}`, target: "_blank", rel: "noopener" };
+  const words = ["report", `${finished.folder}/${key}`, "--open", "no"];
+  if (kind !== "sweep") yield element("input", { type: "checkbox", value: key, "aria-label": `Compare ${key}` });
+  yield report ? element("a", page, key) : element("span", {}, key);
+  yield element("span", { class: "muted" }, new Date(started).toLocaleString());
+  if (!report && kind !== "sweep" && status !== "running") {
+    yield element("button", { type: "button", class: "plain", click: () => give(words) }, "Make its report");
   }
-  addEventListener("hashchange", route);
-  route();
-  loadFinished();
-  connect();
-})();
+}
+
+function filterRuns() {
+  const wanted = $("filter").value.trim().toLowerCase();
+  for (const row of $("runs").rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  const keys = [...$("runs").querySelectorAll(":checked")].map((box) => `run=${encodeURIComponent(box.value)}`);
+  $("compare").hidden = keys.length < 2;
+  $("compare").href = `compare?${keys.reverse().join("&")}`;
+  setText($("compare"), `Compare ${keys.length} runs`);
+}
+
+// ---- commands
+
+async function give(words) {
+  say(`cellbed ${words.join(" ")}`);
+  const headers = { "Content-Type": "application/json", "X-Cellbed-Token": TOKEN };
+  try {
+    const { error } = await (await fetch("do", { method: "POST", headers, body: JSON.stringify(words) })).json();
+    if (error) say(error, true);
+  } catch {
+    say("cellbed ui does not answer: start it again", true);
+  }
+}
+
+// The words of a command are those of the button, then the values of the form with their prefixes. A button that stands
+// alone leaves out values with prefixes.
+function submit(event) {
+  const { target: form, submitter } = event;
+  if (submitter.formMethod === "dialog") return;
+  event.preventDefault();
+  const words = submitter.dataset.words.split(" ");
+  for (const control of form.elements) {
+    const { type, checked, dataset } = control, value = control.value.trim();
+    const isGiven = type === "submit" ? control === submitter : type !== "checkbox" || checked;
+    const isLeftOut = "alone" in submitter.dataset && dataset.prefix;
+    if (value && isGiven && !isLeftOut) words.push((dataset.prefix ?? "") + value);
+  }
+  form.closest("dialog")?.close();
+  give(words);
+}
+
+document.addEventListener("submit", submit);
+document.addEventListener("visibilitychange", connect);
+$("beds").addEventListener("change", () => choose($("beds").value, undefined));
+$("link").addEventListener("change", () => choose(chosenBed, $("link").value));
+$("stop").addEventListener("click", () => {
+  setText($("ask-name"), state.beds[chosenBed].name);
+  $("ask").showModal();
+});
+$("filter").addEventListener("input", filterRuns);
+$("runs").addEventListener("change", filterRuns);
+setInterval(() => { if (state !== drawn) draw(); }, DRAW_MS);
+loadFinished();
+connect();
+draw();

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
+import struct
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,6 +68,10 @@ _WRITING_NS = 20_000
 """Time between two writes of a server."""
 _FRAME, _LEAST_HEADERS = 9, 15
 """HTTP/2: bytes of an empty frame, and of a frame with one header as its content."""
+_MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""Beginning of a client's stream (RFC 9113, §3.4)."""
+_DATA, _SETTINGS, _UNKNOWN, _END_STREAM = b"\0", b"\4", b"\xff", 0x1
+"""HTTP/2: types of frames, and a flag."""
 _AT_ONCE_NS = 1_000_000
 """Maximum time at a server from an acknowledgement to the packet that it permits."""
 _KEYS = [
@@ -98,6 +105,11 @@ def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
     alone = schedule("poisson", rate=_RATE, duration_ns=_SECONDS * SECOND, seed=1, endpoint="profile")
     times = sorted([*alone, *(number * SECOND for number in range(0, _SECONDS, 4) for _ in range(_TOGETHER))])
     return {"kind": "recorded", "times": [f"{time / SECOND} s" for time in times]}
+
+
+def _frame(kind: bytes, content: bytes) -> bytes:
+    """Return a frame of HTTP/2 of a connection."""
+    return len(content).to_bytes(3) + kind + bytes(5) + content
 
 
 def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: Plan) -> Iterator[str]:
@@ -136,14 +148,16 @@ class _Load(HttpLoad):
 @dataclass(frozen=True)
 class Replies:
     """The replies of the servers of an application. version: HTTP version. stream: kind of streamed replies. granted:
-    HTTP/2 maximum window of a stream and of a connection, bytes, and number of streams. loads: load generators by
-    endpoint."""
+    HTTP/2 maximum window of a stream and of a connection, bytes, and number of streams. opening, opening_ns:
+    see :func:`_openings`. loads: load generators by endpoint."""
 
     draw: Draw
     version: str
     stream: str | None
     handshake: Handshake | None
     granted: Sequence[int]
+    opening: Sequence[int] = ()
+    opening_ns: int = 0
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
     def sample(self, request: str, arrived: int) -> Sample:
@@ -177,6 +191,7 @@ class Server:
         self.world, self.replies, self._record = world, replies, record
         self._busy_ns, self._arrived = 0, itertools.count()
         self._batch = [0, 0]  # latest requests: arrival time, and end of processing of all
+        self._latest = defaultdict[Socket, int](int)  # begin of the latest reply
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         layer: Clear = Clear()
@@ -201,6 +216,8 @@ class Server:
         each_ns = round(self.replies.draw.each[0] / connection.host.processors.speed)
         self._busy_ns = max(begin_ns, self._busy_ns + each_ns)
         end_ns = max(self._busy_ns, self._done(connection, work_ns))
+        if sample.get("ordered"):
+            end_ns = self._latest[connection] = max(end_ns, self._latest[connection])
         if begin_ns > self._batch[0]:
             self._batch = [begin_ns, 0]
         (batch := self._batch)[1] = max(self._batch[1], end_ns)
@@ -327,8 +344,16 @@ class _Http2:
         }
         protocol.local_settings = h2.settings.Settings(client=False, initial_values=values)
         protocol.initiate_connection()
+        protocol.clear_outbound_data_buffer()
+        defaults = _WINDOW, _MOST_STREAMS
+        changed = {code: value for (code, value), usual in zip(values.items(), defaults, strict=True) if value != usual}
+        self._opening = _frame(_SETTINGS, b"".join(struct.pack(">HI", *each) for each in changed.items()))
         if connection_window > _WINDOW:
             protocol.increment_flow_control_window(connection_window - _WINDOW)
+        self._before = b""
+        """Frames that precede the next ones in their packet."""
+        self._in, self._rest, self._flags = bytearray(), 0, b""
+        """Received bytes without a complete frame, and of a DATA frame: missing bytes, flags and stream."""
         self._names: dict[int, str] = {}
         self._bodies: dict[int, bytearray] = {}
         self._ends: dict[int, bool] = {}
@@ -340,7 +365,10 @@ class _Http2:
 
     def received(self, data: bytes) -> None:
         """Process bytes of the client."""
-        for event in self._protocol.receive_data(data):
+        if data.startswith(_MAGIC):
+            world = self._server.world
+            world.at(world.now_ns + self._server.replies.opening_ns, self._open)
+        for event in self._protocol.receive_data(self._divide(data)):
             match event:
                 case h2.events.RequestReceived():
                     self._names[event.stream_id] = str(dict(event.headers)[REQUEST_HEADER.lower()])  # type: ignore[index]
@@ -351,7 +379,51 @@ class _Http2:
                     self._server.answer_later(self._connection, self._names.pop(event.stream_id), answer)
         self._write()
 
+    def _open(self) -> None:
+        """Write the server's first frames in packets of the sizes in the profile. The rest precedes the next frame."""
+        if not self._opening:
+            return
+        data, sizes = self._opening + self._protocol.data_to_send(), self._server.replies.opening
+        missing = sum(sizes) - len(data)
+        data += _frame(_UNKNOWN, bytes(missing - _FRAME)) if missing >= _FRAME else b""
+        self._opening = b""
+        for size in sizes[:-1] if sizes else [len(data)]:
+            self._connection.send(self._layer.encode(data[:size]))
+            data = data[size:]
+        self._before = data
+        self._write()
+
+    def _divide(self, data: bytes) -> bytes:
+        """Return received frames. A DATA frame that arrives in parts becomes several: servers grant windows for bytes,
+        not for frames."""
+        self._in += data
+        found = bytearray()
+        if self._in.startswith(_MAGIC):
+            found += self._take(len(_MAGIC))
+        while True:
+            if not self._rest:
+                size, is_data = _FRAME + int.from_bytes(self._in[:3]), self._in[3:4] == _DATA
+                if len(self._in) < (_FRAME if is_data else size):
+                    break
+                if not is_data or size == _FRAME:
+                    found += self._take(size)
+                    continue
+                self._rest, self._flags = size - _FRAME, self._take(_FRAME)[4:]
+            if not (part := self._take(self._rest)):
+                break
+            self._rest -= len(part)
+            flags = self._flags[0] & ~_END_STREAM if self._rest else self._flags[0]
+            found += len(part).to_bytes(3) + _DATA + bytes([flags]) + self._flags[1:] + part
+        return bytes(found)
+
+    def _take(self, size: int) -> bytes:
+        """Return and remove the first received bytes."""
+        data = bytes(self._in[:size])
+        del self._in[:size]
+        return data
+
     def _answer(self, stream: int, sample: Sample) -> None:
+        self._open()
         replies = self._server.replies
         self._turn = sample.get("turn") or _TURN
         pieces = replies.pieces(sample)
@@ -362,7 +434,7 @@ class _Http2:
             headers.append(("content-length", str(sample["bytes_down"])))
             ends_alone = sample.get("tail") == _FRAME
             begins_alone = sample["head"] < min(_SEGMENT, sample["wire_down"] - _FRAME * ends_alone)
-            if begins_alone:
+            if begins_alone and sample["head"] >= _LEAST_HEADERS:
                 headers.append(NeverIndexedHeaderTuple("x", "X" * (sample["head"] - _LEAST_HEADERS)))
             pieces = [(_WRITING_NS * begins_alone, data) for _, data in pieces] + [(_WRITING_NS, b"")] * ends_alone
         self._protocol.send_headers(stream, headers, end_stream=not pieces and not self._is_grpc)
@@ -380,22 +452,25 @@ class _Http2:
 
     def _write(self) -> None:
         """Write to the socket while it has room: heads before bodies, and bodies in turns."""
-        heads, frames = self._heads, self._frames
-        heads.extend(self._protocol.data_to_send())
-        while heads or frames or self._bodies:
-            room = self._connection.room(_LEAST_BUFFERED)
-            if room <= 0:
-                self._connection.want_room()
-                return
+        heads, frames, data = self._heads, self._frames, bytearray()
+        if self._opening:
+            return
+        if more := self._protocol.data_to_send():
+            heads.extend(self._before + more)
+            self._before = b""
+        while (room := self._connection.room(_LEAST_BUFFERED) - len(data)) > 0:
             if heads and not frames:
                 frames.extend(self._layer.encode(bytes(heads)))
                 heads.clear()
             elif not frames:
                 self._frame_bodies(room)
             if not frames:  # the client's windows are full, or the server has written no more
-                return
-            self._connection.send(frames[:room])
+                break
+            data += frames[:room]
             del frames[:room]
+        self._connection.send(data)
+        if room <= 0 and (heads or frames or self._bodies):
+            self._connection.want_room()
 
     def _frame_bodies(self, room: int) -> None:
         """Frame bodies into the room, at most to the end of a turn: a client receives a write only when complete."""
@@ -456,13 +531,18 @@ def _samples(
     )
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
     nagle = "tls_downlink_end" not in found.columns and _waits(found, heads, log)
-    of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
+    of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept, "ordered": _is_ordered(known)}
     each = [_each(known, *work) for work in _WORK]
     of_server |= {"each": [taken for taken, _ in each], "together": each[0][1], "idle": _idle(requests, log)}
+    openings = dict[tuple[int, int], tuple[int, ...]]()
     if "most_streams" in found.columns:
         of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
+        openings, opening_ns = _openings(requests, log)
+        of_server["opening"] = max(counted, key=counted.__getitem__) if (counted := Counter(openings.values())) else ()
+        of_server["opening_ns"] = opening_ns
     if nagle:  # apparent pauses of the server are the wait for a probe in place of an acknowledgement
         found = found.with_columns(part_server_pauses=pl.lit(0.0))
+    heads |= {key: heads[key] - before for key, (*_, before) in openings.items() if key in heads}
     samples = [_sample(row, heads, services) for row in found.iter_rows(named=True)]
     return [sample | of_server for sample in samples if sample is not None]
 
@@ -473,6 +553,16 @@ def _turn(requests: pl.DataFrame) -> int:
     known = requests.drop_nulls("turn").select("turn", "bytes_down").rows() if "turn" in requests.columns else []
     pieces: list[int] = sorted(turn for turn, size in known if turn < size)
     return pieces[len(pieces) // 2] if pieces else max([_TURN, *(turn for turn, _ in known)])
+
+
+def _is_ordered(requests: pl.DataFrame) -> bool:
+    """Return whether replies to simultaneous requests of a connection nearly always begin in the order of requests."""
+    import polars as pl
+
+    came, began = pl.col("uplink_left_ns"), pl.col("downlink_entered_ns")
+    before = began.shift(1).over("endpoint", "local_port", order_by="uplink_left_ns")
+    share: Any = requests.filter(before > came).select((began >= before).mean()).item()
+    return share is None or share > 0.9
 
 
 def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
@@ -565,6 +655,29 @@ def _heads(packets: Any) -> dict[tuple[int, int], int]:
     return dict(zip(keys, packets["payload"].tolist(), strict=True))
 
 
+def _openings(requests: pl.DataFrame, packets: Any) -> tuple[dict[tuple[int, int], tuple[int, ...]], int]:
+    """Return what a server sends over a connection before its first reply, and when.
+
+    First: sizes of the packets before the reply, and the bytes before the reply in the packet that begins it, by port
+    and time of entry of this packet. Second: the median time from the client's first bytes to the server's, ns.
+    """
+    import polars as pl
+
+    found, times = dict[tuple[int, int], tuple[int, ...]](), list[int]()
+    columns = "local_port", "downlink_entered_ns", "downlink_start"
+    packets = packets[(packets["payload"] > 0) & (packets["drop"] == 0)]
+    for port, begin_ns, start in requests.filter(pl.col("order") == 0).select(columns).drop_nulls().rows():
+        own = packets[(packets["destination_port"] == port) & (packets["arrived"] < begin_ns)]
+        sizes = dict(zip(own["tcp_sequence"].tolist(), own["payload"].tolist(), strict=True)).values()
+        if not 0 <= (before := start - sum(sizes)) < _SEGMENT:
+            continue
+        found[port, begin_ns] = *sizes, before
+        first = packets[packets["source_port"] == port]
+        came_ns = first["observed"][first["packet"] == first["packet"][:1]].max(initial=0)
+        times.append(max(0, own["arrived"].min(initial=begin_ns) - came_ns - TURNAROUND_NS))
+    return found, int(statistics.median_low(times)) if times else 0
+
+
 def _sample(
     row: Mapping[str, Any], heads: Mapping[tuple[int, int], int], services: Sequence[str]
 ) -> dict[str, Any] | None:
@@ -617,8 +730,16 @@ class _Http(Model):
         secured = each.table.url.startswith("https:")
         handshake = Handshake.of(setting.samples[each.name]) if secured else None
         stream = each.table.stream if each.table.grpc is None else "grpc"
-        granted = setting.samples[each.name][0].get("granted", _GRANTED)
-        replies = Replies(setting.draw(each), each.table.version, stream, handshake, granted)
+        known = setting.samples[each.name][0]
+        replies = Replies(
+            setting.draw(each),
+            each.table.version,
+            stream,
+            handshake,
+            known.get("granted", _GRANTED),
+            known.get("opening", ()) if not secured else (),
+            known.get("opening_ns", 0),
+        )
         all_settings = setting.clients(each, kind.settings, Settings)
         for host, port, record in listening(all_settings, each, setting):
             setting.world.listen(host, port, Server(setting.world, replies, record), each.name, alone=False)

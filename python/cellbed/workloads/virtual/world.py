@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
-from cellbed.path import Tcp
+from cellbed.path import Outside, Tcp
 from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import cell_visits
 from cellbed.testbed.plan import Plan
@@ -38,8 +38,8 @@ TURNAROUND_NS = 100_000
 """Approximate time that a host and the emulator need to put a packet on the path."""
 _LOOPBACK_NS = 30_000
 """One-way delay between programs of one host."""
-_PIECE = 1 << 12
-"""Maximum bytes that arrive together."""
+_PIECES = 1 << 12, 1448
+"""Maximum bytes that arrive together, at a client and at a server: servers grant windows for the bytes they read."""
 _UDP_HEADERS = 28
 """Bytes of the IPv4 and UDP headers."""
 _DATAGRAMS = 1 << 32
@@ -215,10 +215,9 @@ class Socket:
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
         """Accept all data, return its size, and send it when the program's clock is reached."""
-        content = bytes(data)
-        for begin in range(0, len(content), _PIECE):
-            self.world.transmit(self, content[begin : begin + _PIECE])
-        return len(content)
+        if data:
+            self.world.transmit(self, bytes(data))
+        return len(data)
 
     def recv(self, size: int) -> bytes:
         if self.broken:
@@ -385,13 +384,15 @@ class DatagramSocket:
 class World:
     """Hosts, the network between them, and scheduled calls. now_ns: the time."""
 
-    def __init__(self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: Tcp, seed: int = 0) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: Tcp, seed: int = 0, outside: Outside | None = None
+    ) -> None:
         """Create hosts at time 0; they are the first vertices of the emulator's configuration.
 
-        tcp: settings of the network. seed: seed of the choice among servers. Errors: ``ValueError`` for links that
-        cannot be simulated.
+        tcp: settings of the network. seed: seed of the choice among servers. outside: network that packets pass before
+        the links. Errors: ``ValueError`` for links that cannot be simulated.
         """
-        self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp.to_json())
+        self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp.to_json(), outside)
         self.tcp = tcp
         self.hosts = {host.name: host for host in hosts}
         self._tcp: dict[tuple[str, str], Tcp] = {}
@@ -457,14 +458,19 @@ class World:
         return world
 
     @classmethod
-    def pair(cls, uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], tcp: Tcp) -> World:
+    def pair(
+        cls, uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], tcp: Tcp,
+        outside: Outside | None = None,
+    ) -> World:  # fmt: skip
         """Return a world of two hosts, ``client`` and ``server``, whose programs take no time, and links with these
         stages. Errors: see the class."""
         ends = ("client", "server")
         ways = [("uplink", *ends, uplink), ("downlink", *ends[::-1], downlink)]
         directions = [dict(zip(("name", "from", "to", "stages"), way, strict=True)) for way in ways]
         hosts = [Host(at, name, name, Processors(float("inf"), float("inf"))) for at, name in enumerate(ends)]
-        return cls({"vertices": [{"name": name} for name in ends], "directions": directions}, hosts, tcp)
+        return cls(
+            {"vertices": [{"name": name} for name in ends], "directions": directions}, hosts, tcp, outside=outside
+        )
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -618,12 +624,20 @@ class World:
         if sender.number is None:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
-        label, number = next(self._labels), sender.number
-        self._data[label], sender.last, size = data, label, len(data) or 1  # a FIN takes a sequence number
+        most = _PIECES[sender.at_client]
+        pieces = [(next(self._labels), data[begin : begin + most]) for begin in range(0, len(data) or 1, most)]
+        self._data |= pieces
+        sender.last, number = pieces[-1][0], sender.number
+
+        def write() -> None:
+            for label, piece in pieces:
+                # A FIN takes a sequence number.
+                self.network.write(number, sender.at_client, len(piece) or 1, label, label == pieces[-1][0])
+
         if at_ns <= self.now_ns:
-            self.network.write(number, sender.at_client, size, label)
+            write()
         else:
-            self.at(at_ns, lambda: self.network.write(number, sender.at_client, size, label))
+            self.at(at_ns, write)
 
     def end(self, sender: Socket) -> None:
         """Close a connection towards the other end: with the last message, if in transit, else alone."""
@@ -696,7 +710,8 @@ class World:
                 accepted.buffer.clear()
                 receive(data)
 
-        accepted.on_event = read
+        # A server reads all that arrives at the same time together.
+        accepted.on_event = lambda: self.at(self.now_ns, read)
         if (stop := self._stops.get(service)) is not None and stop.drops:
             self._hold(client, lambda: self._open(client))
         elif (at_ns := machine.now_ns()) > self.now_ns:  # when the program's clock is reached

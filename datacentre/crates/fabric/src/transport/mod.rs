@@ -4,6 +4,35 @@
 //! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may combine with a [radio access
 //! network](crate::ran).
 
+/// Constants of a transport in a table: key, documentation and minimum, 0 if unknown.
+pub type Keys = &'static [(&'static str, &'static str, u64)];
+
+/// Defines the constants of a transport: documentation, `KEY: TYPE = DEFAULT`, and `; MINIMUM` if it is above 0. The
+/// documentation describes the keys of simulation files.
+macro_rules! constants {
+    (
+        $(#[$doc:meta])*
+        $name:ident {
+            $($(#[doc = $text:literal])+ $key:ident: $type:ty = $default:expr $(; $least:literal)?,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name { $($(#[doc = $text])+ pub $key: $type,)* }
+
+        impl $name {
+            const KEYS: Keys = &[$((stringify!($key), concat!($($text),+), 0 $(+ $least)?),)*];
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default,)* }
+            }
+        }
+    };
+}
+
 mod arrivals;
 mod mobile;
 mod pdcell;
@@ -27,6 +56,9 @@ use crate::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
 pub trait Constants: Copy {
     /// The type of all hosts.
     type Hosts: Transport;
+
+    /// The constants in a description of the transport.
+    const KEYS: Keys;
 
     /// Support of mobile users behind one of the hosts.
     const MOBILE: MobileUsers;
@@ -54,19 +86,24 @@ pub enum MobileUsers {
     None,
 }
 
-/// Defines [`TransportConfig`] and [`AnyTransport`] from a list of transports: documentation, `NAME(CONSTANTS)`. The
-/// kind of a transport in descriptions is `NAME` in kebab case.
+/// Defines [`TransportConfig`] and [`AnyTransport`] from a list of transports: documentation in a line,
+/// `NAME(CONSTANTS)`. The kind of a transport in descriptions is `NAME` in kebab case.
 macro_rules! transports {
-    ($($(#[$doc:meta])* $name:ident($constants:ty),)*) => {
+    ($(#[doc = $text:literal] $name:ident($constants:ty),)*) => {
         /// The transport of a description, with its constants.
         #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
         #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-        pub enum TransportConfig { $($(#[$doc])* $name($constants),)* }
+        pub enum TransportConfig { $(#[doc = $text] $name($constants),)* }
 
         impl TransportConfig {
             /// Return each transport with its default constants.
             pub fn all() -> Vec<Self> {
                 vec![$(Self::$name(<$constants>::default()),)*]
+            }
+
+            /// Return one sentence of documentation, and the constants.
+            pub fn documentation(&self) -> (&'static str, Keys) {
+                match self { $(Self::$name(_) => ($text, <$constants as Constants>::KEYS),)* }
             }
 
             /// Return the transport on a network.
@@ -93,7 +130,7 @@ macro_rules! transports {
         /// One of the transports; calls are dispatched by a match.
         #[derive(Debug)]
         pub enum AnyTransport {
-            $($(#[$doc])* $name(<$constants as Constants>::Hosts),)*
+            $(#[doc = $text] $name(<$constants as Constants>::Hosts),)*
             /// Another transport, with mobile users.
             Mobile(Box<Mobile>),
         }
@@ -122,13 +159,13 @@ macro_rules! transports {
 transports! {
     /// TCP, a connection for each flow.
     Tcp(TcpConfig),
-    /// DCTCP (RFC 8257) likewise.
+    /// DCTCP: TCP that reacts to the share of marked packets (RFC 8257).
     Dctcp(DctcpConfig),
-    /// pDCell.
+    /// pDCell: a transport that follows the radio channels of mobile users (Fiandrino et al., ICDCN 2019).
     Pdcell(PdcellConfig),
-    /// pHost.
+    /// pHost: destinations grant a token for each packet (Gao et al., CoNEXT 2015).
     Phost(PhostConfig),
-    /// pFabric.
+    /// pFabric: ports send the flow with the fewest remaining bytes first (Alizadeh et al., SIGCOMM 2013).
     Pfabric(PfabricConfig),
 }
 

@@ -21,44 +21,32 @@ use std::collections::{BTreeSet, BinaryHeap};
 use super::arrivals::Arrivals;
 use super::mobile::Access;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
-use super::{Constants, MobileUsers, Transport, packets, wire_size};
+use super::{Constants, Keys, MobileUsers, Transport, packets, wire_size};
 use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Sdu, Verdict};
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Discipline, FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 
-/// Constants. A packet time is the time of 1500 bytes at the rate of the host's link.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PdcellConfig {
-    /// Maximum packets of a flow that is sent with its request.
-    pub free_packets: u32,
-    /// Validity of a credit, packet times.
-    pub credit_life: f64,
-    /// Time from the end of a credit until it counts as unanswered, packet times.
-    pub detection: f64,
-    /// Maximum outstanding credits of a flow.
-    pub outstanding: u32,
-    /// Maximum packets of a flow whose data has priority over other data; 0 for one priority.
-    pub short_flow: u32,
-    /// Time without an answer until a source repeats its request, packet times; doubled each time.
-    pub repeat_request: f64,
-}
-
-impl Default for PdcellConfig {
-    fn default() -> Self {
-        Self {
-            free_packets: 8,
-            credit_life: 1.5,
-            detection: 9.0,
-            outstanding: 8,
-            short_flow: 8,
-            repeat_request: 10_000.0,
-        }
+constants! {
+    /// Constants. A packet time is the time of 1500 bytes at the rate of the host's link.
+    PdcellConfig {
+        /// Flows of at most so many packets are sent with their request.
+        free_packets: u32 = 8,
+        /// Packet times for which a credit is valid.
+        credit_life: f64 = 1.5,
+        /// Packet times after its end, at which a credit counts as unanswered.
+        detection: f64 = 9.0,
+        /// Outstanding credits of a flow at most.
+        outstanding: u32 = 8; 1,
+        /// Data of flows of at most so many packets has priority; 0 for one priority.
+        short_flow: u32 = 8,
+        /// Packet times until an unanswered request is repeated; doubled each time.
+        repeat_request: f64 = 10_000.0,
     }
 }
 
 impl Constants for PdcellConfig {
     type Hosts = PdcellHosts;
+    const KEYS: Keys = Self::KEYS;
     const MOBILE: MobileUsers = MobileUsers::Own;
     const PORTS: Discipline = Discipline::Priority;
 

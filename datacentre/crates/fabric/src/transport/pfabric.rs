@@ -7,7 +7,7 @@
 //! probes after many timeouts.
 
 use super::arrivals::Arrivals;
-use super::{Constants, MobileUsers, Transport, packets, wire_size};
+use super::{Constants, Keys, MobileUsers, Transport, packets, wire_size};
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Discipline, FULL_PAYLOAD, Fabric, FlowMap, HEADER, Kind, Packet};
 
@@ -15,33 +15,23 @@ const DATA: Kind = Kind(0);
 const PROBE: Kind = Kind(1);
 const ACKNOWLEDGEMENT: Kind = Kind(2);
 
-/// Constants, by default the paper's for links of 10 Gbit/s.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PfabricConfig {
-    /// Initial window, packets: the capacity of the path.
-    pub initial_window: u32,
-    /// Maximum window, packets.
-    pub largest_window: u32,
-    /// The retransmission timeout: three round trips.
-    pub timeout_ps: Picos,
-    /// Number of successive timeouts until a source sends only packets without data, up to an answer; 0 for never.
-    pub probe_after: u32,
-}
-
-impl Default for PfabricConfig {
-    fn default() -> Self {
-        Self {
-            initial_window: 12,
-            largest_window: 15,
-            timeout_ps: Picos::from_micros(45),
-            probe_after: 5,
-        }
+constants! {
+    /// Constants, by default the paper's for links of 10 Gbit/s.
+    PfabricConfig {
+        /// First window, packets: the capacity of the path.
+        initial_window: u32 = 12; 1,
+        /// Largest window, packets.
+        largest_window: u32 = 15; 1,
+        /// Retransmission timeout: three round trips.
+        timeout_ps: Picos = Picos::from_micros(45),
+        /// Timeouts in a row until only probes are sent; 0 for never.
+        probe_after: u32 = 5,
     }
 }
 
 impl Constants for PfabricConfig {
     type Hosts = PfabricHosts;
+    const KEYS: Keys = Self::KEYS;
     const MOBILE: MobileUsers = MobileUsers::None;
     const PORTS: Discipline = Discipline::Smallest;
 

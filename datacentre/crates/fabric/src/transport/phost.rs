@@ -8,33 +8,33 @@
 
 use super::arrivals::Arrivals;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
-use super::{Constants, MobileUsers, Transport, packets, wire_size};
+use super::{Constants, Keys, MobileUsers, Transport, packets, wire_size};
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Discipline, FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
 
-/// Constants. A packet time is the time of 1500 bytes at the rate of the host's link.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PhostConfig {
-    /// Maximum packets of a flow that begins with a token for each packet.
-    pub free_tokens: u32,
-    /// Validity of a token, packet times.
-    pub token_life: f64,
-    /// Number of unanswered tokens until a flow is downgraded: it gets no tokens …
-    pub unanswered: u32,
-    /// … for this time after the last token, packet times.
-    pub downgrade: f64,
-    /// Time after the last token of a flow, packet times, until tokens for missing packets are granted again; after the
-    /// request of a flow with free tokens, twice the time of its packets.
-    pub reissue: f64,
-    /// Maximum packets of a flow whose data has priority over other data; 0 for one priority.
-    pub short_flow: u32,
-    /// Time without an answer until a source repeats its request, packet times. (Without repeats, a flow whose request
-    /// is dropped never ends.)
-    pub repeat_request: f64,
-    /// True if a source still sends data after sending as many packets as the flow has. The public simulator of pHost
-    /// then sends headers alone, which is faster than any network.
-    pub repeats_carry_data: bool,
+constants! {
+    /// Constants. A packet time is the time of 1500 bytes at the rate of the host's link.
+    PhostConfig {
+        /// Flows of at most so many packets begin with a token for each.
+        free_tokens: u32 = 8,
+        /// Packet times for which a token is valid.
+        token_life: f64 = 1.5,
+        /// Unanswered tokens until a flow gets no tokens for a while.
+        unanswered: u32 = 8; 1,
+        /// Packet times of that while, after the last token.
+        downgrade: f64 = 25.0,
+        /// Packet times after the last token of a flow, at which missing packets get new ones; after the request of a
+        /// flow with free tokens, twice the time of its packets.
+        reissue: f64 = 9.0,
+        /// Data of flows of at most so many packets has priority; 0 for one priority.
+        short_flow: u32 = 8,
+        /// Packet times until an unanswered request is repeated. Without repeats, a flow whose request is dropped
+        /// never ends.
+        repeat_request: f64 = 1000.0,
+        /// Repeated packets carry data; in the public simulator they have headers alone, which is faster than any
+        /// network.
+        repeats_carry_data: bool = true,
+    }
 }
 
 impl PhostConfig {
@@ -48,23 +48,9 @@ impl PhostConfig {
     }
 }
 
-impl Default for PhostConfig {
-    fn default() -> Self {
-        Self {
-            free_tokens: 8,
-            token_life: 1.5,
-            unanswered: 8,
-            downgrade: 25.0,
-            reissue: 9.0,
-            short_flow: 8,
-            repeat_request: 1000.0,
-            repeats_carry_data: true,
-        }
-    }
-}
-
 impl Constants for PhostConfig {
     type Hosts = PhostHosts;
+    const KEYS: Keys = Self::KEYS;
     const MOBILE: MobileUsers = MobileUsers::CentralUnit;
     const PORTS: Discipline = Discipline::Smallest;
 

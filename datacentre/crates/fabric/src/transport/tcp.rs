@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
 
-use super::{Constants, MobileUsers, Transport};
+use super::{Constants, Keys, MobileUsers, Transport};
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Fabric, FlowMap, Kind, Packet};
 use cellbed_tcp::slab::Slab;
@@ -19,31 +19,22 @@ const NEVER: Picos = Picos(u64::MAX);
 /// Maximum waiting bytes at a card before another packet: Linux lets two packets of a connection wait.
 const CARD: u64 = 3_000;
 
-/// Constants of TCP and DCTCP.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TcpConfig {
-    /// Congestion control of `tcp`.
-    pub control: Control,
-    /// The initial window, segments.
-    pub initial_window: u64,
-    /// Minimum variable part of the retransmission timeout: 10 ms, as in the data centre of Alizadeh et al. (SIGCOMM
-    /// 2010, §4); 200 ms in Linux.
-    pub least_timeout_ps: Picos,
-}
-
-impl Default for TcpConfig {
-    fn default() -> Self {
-        Self {
-            control: Control::NewReno,
-            initial_window: 10,
-            least_timeout_ps: Picos::from_millis(10),
-        }
+constants! {
+    /// Constants of TCP and DCTCP.
+    TcpConfig {
+        /// Congestion control.
+        control: Control = Control::NewReno,
+        /// First window, segments.
+        initial_window: u64 = 10; 1,
+        /// Least variable part of the retransmission timeout, by default as in the data centre of Alizadeh et al.
+        /// (SIGCOMM 2010, §4); Linux has 200 ms.
+        least_timeout_ps: Picos = Picos::from_millis(10),
     }
 }
 
 impl Constants for TcpConfig {
     type Hosts = TcpHosts;
+    const KEYS: Keys = Self::KEYS;
     const MOBILE: MobileUsers = MobileUsers::EndToEnd;
 
     fn hosts(self, net: &Fabric) -> TcpHosts {
@@ -58,6 +49,7 @@ pub struct DctcpConfig(TcpConfig);
 
 impl Constants for DctcpConfig {
     type Hosts = TcpHosts;
+    const KEYS: Keys = TcpConfig::KEYS.split_at(1).1; // without `control`
     const MOBILE: MobileUsers = MobileUsers::EndToEnd;
     /// Bytes above which Alizadeh et al. ("pFabric", SIGCOMM 2013, table 1) mark at 10 Gbit/s.
     const MARK_ABOVE: Option<u64> = Some(22_500);
