@@ -74,7 +74,7 @@ def test_ls_filters_and_sorts(shared: Archive, words: list[str], found: list[str
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--sort", "speed"], "unknown column 'speed': write one of name"),
+        (["--sort", "weather"], "unknown column 'weather': write one of name"),
         (["--min-mean", "20 zbit/s"], "20 zbit/s"),
     ],
 )
@@ -184,6 +184,8 @@ def test_clean_removes_unfinished_folders(archive: Archive) -> None:
         ("cellbed traces stats car-1.d", {"car-1.down"}),
         ("cellbed traces show b", {"bus-1", "bus-walk/", "bus.up"}),  # and not its picture
         ("cellbed traces add --as mahi", {"mahimahi"}),
+        ("cellbed traces generate lte-n", {"lte-netherlands"}),
+        ("cellbed traces generate radio --profile midband-g", {"midband-good"}),
     ],
 )
 def test_a_shell_completes_names(shared: Archive, tmp_path: Path, line: str, offered: set[str]) -> None:

@@ -8,21 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import recorded_files as made
 from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.archive.soundness import require_sound
-from cellbed.importing import Choices, read_compose, read_manifests, write
 from cellbed.recordings.importing import recognise
 from cellbed.support.errors import CellbedError
-from cellbed.support.flow_files import mean_bytes, read_sizes, read_trace
 from cellbed.workloads.web import har, mahimahi
 from cellbed.workloads.web.archived import write_warc
 from cellbed_node.web import warc
 from cellbed_node.web.site import Site
-from deployments import GUESTBOOK, SHOP
 from field_faults import json_faults, line_faults, sample, word_faults
 from site_examples import BODIES
 from site_examples import har as har_example
@@ -213,37 +209,3 @@ def test_bytes_of_files_of_mm_webrecord(tmp_path: Path, count: int | None) -> No
         site = outcome(lambda: mahimahi.read(folder))
         require_others(site, None)
         assert {each.url for each in site.exchanges} >= {url for url in BODIES if "a.css" not in url}
-
-
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("kind", ["compose", "manifests"])
-def test_fields_of_compose_files_and_manifests(tmp_path: Path, kind: str, count: int | None) -> None:
-    path = tmp_path / "x.yaml"
-    (tmp_path / "api.env").touch()
-    good = list(yaml.safe_load_all(SHOP if kind == "compose" else GUESTBOOK))
-    good = good[0] if kind == "compose" else {"kind": "List", "items": good}
-
-    def read() -> Any:
-        imported = read_compose(path, {}) if kind == "compose" else read_manifests([path])
-        return write(imported, Choices(out=tmp_path / "x.toml"), "test")
-
-    path.write_text(json.dumps(good))
-    assert not isinstance(outcome(read), str)
-    for _, odd in sample(json_faults(good), count and 3 * count, kind):
-        path.write_text(json.dumps(odd).replace("NaN", ".nan").replace("Infinity", ".inf"))
-        found = outcome(read)
-        assert isinstance(found, str) or len(found.text) < 50_000
-
-
-@pytest.mark.parametrize("count", COUNTS)
-def test_lines_of_flow_files(tmp_path: Path, count: int | None) -> None:
-    path = tmp_path / "flows.txt"
-    sizes = b"0 0\n1000 15\n2000 20.5\n30000 100\n"
-    trace = b"0 1460 2 3 0\n1 2920 3 2 4.5\n2 1460 1 0 7\n"
-    for text, read in ((sizes, read_sizes), (sizes.replace(b" ", b" 1 "), read_sizes), (trace, read_trace)):
-        for _, odd in sample(line_faults(text), count, "flows"):
-            path.write_bytes(odd)
-            found = outcome(lambda read=read: read(path))
-            if not isinstance(found, str) and read is read_sizes:
-                assert 0 <= mean_bytes(found) < 1e15
-                assert all(size > 0 and 0 <= share <= 1 for size, share in found)

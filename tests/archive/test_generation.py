@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.models import MOBILITY, PROFILES, Order, radio
+from cellbed.archive.generation.models import MOBILITY, Order, radio
 from cellbed.archive.generation.presets import PRESETS
 from cellbed.archive.generation.radio import Handover, RadioLink
 from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded, read_recorded
@@ -32,7 +32,6 @@ from cellbed.archive.generation.series import (
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Part
 from cellbed.cli.traces import app
-from in_process import completions
 
 SECOND = 1_000_000_000
 
@@ -249,20 +248,3 @@ def test_a_recording_that_is_too_short_is_not_fitted(bare_archive: Archive, tmp_
     made = _run("markov", "--like", str(path))
     assert "needs at least 20 s" in str(made.exception)
     assert bare_archive.names() == ["5g-midband", "lte-suburban"]
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("cellbed traces generate lte-n", {"lte-netherlands"}),
-        ("cellbed traces generate radio --profile midband-g", {"midband-good"}),
-    ],
-)
-def test_a_shell_completes_generators_and_their_options(line: str, offered: set[str], tmp_path: Path) -> None:
-    assert completions(line, tmp_path) == offered
-
-
-def test_profiles_are_those_of_the_scenario() -> None:
-    from cellbed.scenario.radio import PROFILES as KNOWN
-
-    assert KNOWN == PROFILES

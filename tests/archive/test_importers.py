@@ -412,6 +412,25 @@ def test_files_of_cellreplay_become_a_recording_with_series(tmp_path: Path, draf
     assert times(again, "uplink") == times(draft, "uplink")
 
 
+def test_grants_in_a_log_of_nrscope_become_capacity_and_load(tmp_path: Path, draft: Draft) -> None:
+    log = file(tmp_path, "cell.csv", made.nrscope())
+    assert "the most frequent RNTIs are 100, 200" in refusal(draft, log, options=Options(device="7"))
+    written(draft, log, options=Options(device="0x64"))
+    for part in ("uplink", "downlink"):
+        assert [rate for _, rate in rows(draft.parts[part])] == pytest.approx([2e6] * 10)
+    load = pl.read_parquet(draft.folder / draft.tables[0])
+    uplink, downlink = (load.filter(direction=way) for way in ("uplink", "downlink"))
+    assert downlink["others_share"].to_list() == pytest.approx([0.3] * 10)
+    assert downlink["others_bit_s"].mean() == pytest.approx(38 * 20_000)
+    assert downlink["retransmitted"].mean() == pytest.approx(0.12)
+    assert uplink.select("others_share", "others_bit_s", "retransmitted").sum().row(0) == (0, 0, 0)
+    assert (draft.about.technology, draft.about.date) == ("5g", "2023-11-14T22:13:20Z")
+    everyone = written(Draft(_new(tmp_path / "all"), draft.about), log)
+    assert pl.read_parquet(everyone.folder / "load.parquet").filter(direction="downlink")[
+        "others_share"
+    ].mean() == pytest.approx(0.8)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [

@@ -17,7 +17,6 @@ from cellbed.archive import TraceError
 from cellbed.archive.series import Content, Series
 from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
 from cellbed.archive.statistics.dependence import autocorrelation, kpss
-from cellbed.archive.statistics.outages import quantiles
 
 MS = 10**6
 S = 10**9
@@ -168,16 +167,6 @@ def test_losses_are_counted_by_runs(trips: list[int | None], tail: int) -> None:
         found = statistics(round_trips(Path(folder), at, values, int(at[-1]) + tail * MS + 1))
     runs = [len(list(group)) for lost, group in itertools.groupby(trip is None for trip in trips) if lost]
     assert (found["loss_longest_run"], found["lost"]) == (max(runs, default=0), sum(runs))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=100), st.floats(0, 1))
-def test_percentiles_are_values_of_the_sample(values: list[int], share: float) -> None:
-    (found,) = quantiles(np.array(values), [share])
-    assert found in values
-    below = sum(value < found for value in values)
-    upto = sum(value <= found for value in values)
-    assert below - 1e-6 <= share * len(values) <= upto + 1e-6
 
 
 @settings(max_examples=60, deadline=None)

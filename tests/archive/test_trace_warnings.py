@@ -115,19 +115,6 @@ def test_directions_of_different_lengths_are_a_warning() -> None:
     assert drift not in warnings(entry, Replayed(110 * SECOND, loop=False))
 
 
-def test_adding_directions_of_different_lengths_says_so(
-    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, seconds in (("walk.up", 10), ("walk.down", 14)):
-        (tmp_path / name).write_text("".join(f"{at}\n" for at in range(10, seconds * 1000 + 1, 10)))
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["traces", "add", "walk.up", "walk.down"])
-    assert result.exit_code == 0, result.output
-    drift = "note: the uplink lasts 10 s, the downlink 14 s: looped, they drift apart"
-    assert drift in result.output
-    assert drift in CliRunner().invoke(app, ["traces", "show", "walk"]).output
-
-
 def cautions(scenario: Path) -> list[str]:
     result = CliRunner().invoke(app, ["run", str(scenario), "--dry-run", "--json"])
     return list(json.loads(result.output)["cautions"])

@@ -162,9 +162,10 @@ def test_an_error_does_not_quote_a_whole_value(tmp_path: Path) -> None:
 
 OWN = {
     "files of the kernel, devices, or programs of this machine": (
-        "doctor/changes.py", "doctor/kernel.py", "doctor/machine.py", "experiments/real_run.py", "shell/wayout.py",
-        "support/processes.py", "support/standard_streams.py", "testbed/clean.py", "testbed/machine/cgroups.py",
-        "testbed/machine/events.py", "testbed/migration/snapshot.py", "testbed/programs/pressure.py",
+        "doctor/changes.py", "doctor/kernel.py", "doctor/machine.py", "experiments/position.py",
+        "experiments/real_run.py", "shell/wayout.py", "support/processes.py", "support/standard_streams.py",
+        "testbed/clean.py", "testbed/machine/cgroups.py", "testbed/machine/events.py", "testbed/migration/snapshot.py",
+        "testbed/programs/pressure.py",
     ),
     "a folder, lock or control group of ours, which no other user can enter": (
         "../cellbed_node/lifecycle.py", "../cellbed_node/temporary.py", "archive/sources/download.py",

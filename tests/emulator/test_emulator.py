@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cellbed import _core
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine.process import Place
 from emulator_process import EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
@@ -62,31 +61,6 @@ def test_constant_rate_is_met_and_the_rest_is_dropped_and_counted(tmp_path: Path
     assert status["core.uplink"]["delivered"] == len(received) == len(uplink)
     assert account["interfaces"]["endpoint"] == {"dropped": 0, "packets": len(flow["sent_ns"])}
     assert account["packets"] == len(flow["sent_ns"])
-
-
-def test_a_trace_delivers_exactly_its_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "uneven.up"
-    path.write_text("".join(f"{ms}\n" for ms in [1, 1, 1, 4, 9, 9, 40, 41, 42, 42, 60]))
-    trace = _core.parse_trace(path)
-    schedule = {"kind": "trace", "path": str(path), "looped": True, "offset_ns": 3_000_000}
-    with EmulatorProcess(line_of_two([bottleneck(schedule)], [], tmp_path)) as emulator:
-        emulator.ready()
-        zero = time.monotonic_ns()
-        assert emulator.command(do="start", at_ns=zero, offset_ns=2_000_000) == {"event": "started"}
-        emulator.probe(bit_rate=20_000_000, seconds=0.6)  # the trace carries 2.2 Mbit/s
-        emulator.stop()
-    uplink = packets(tmp_path)
-    uplink = uplink[uplink["direction"] == 0]
-    position = uplink["departed"] - zero + 5_000_000
-    # A busy machine can hold up the sender until the queue is empty. Exact is what leaves while packets wait.
-    emptied = np.flatnonzero(uplink["arrived"][1:] > uplink["departed"][:-1])
-    ends = np.array([-1, *emptied, len(uplink) - 1])
-    longest = np.diff(ends).argmax()
-    first, last = position[ends[longest] + 1] // 1_000_000 + 1, position[ends[longest + 1]] // 1_000_000
-    assert last > first
-    for until in range(first, last):
-        delivered = 1500 * int(((position >= first * 1_000_000) & (position < until * 1_000_000)).sum())
-        assert delivered == trace.capacity(first * 1_000_000, until * 1_000_000)
 
 
 def test_packets_arrive_from_the_first_on_when_emulators_start_together() -> None:
@@ -140,19 +114,6 @@ def test_log_and_series_tell_the_same(tmp_path: Path) -> None:
     assert uplink["dropped_queue"].sum() > 0
     assert uplink["dropped_loss"].sum() > 0
     assert (bins[bins["direction"] == 1]["capacity"] == 2**64 - 1).all()
-
-
-def test_a_restart_repeats_the_losses(tmp_path: Path) -> None:
-    loss = {"kind": "loss", "probability": 0.3, "seed": 11}
-    with EmulatorProcess(line_of_two([loss], [])) as emulator:
-        emulator.ready()
-        lost = []
-        for _ in range(2):
-            emulator.command(do="start", at_ns=time.monotonic_ns(), offset_ns=0)
-            flow = emulator.probe(bytes=100, bit_rate=1_600_000, seconds=0.1)
-            lost.append([stamp is None for stamp in flow["received_ns"]])
-    assert lost[0] == lost[1]
-    assert 0 < sum(lost[0]) < len(lost[0])
 
 
 def test_a_packet_without_a_way_is_counted_and_ctrl_c_is_for_other_programs() -> None:

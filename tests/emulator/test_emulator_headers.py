@@ -9,7 +9,6 @@ import pytest
 
 from emulator_datagrams import receiving, send
 from emulator_process import EmulatorProcess, Stages, delay, line_of_two, packets
-from emulator_transfers import transfer
 
 CE = 3
 
@@ -47,24 +46,6 @@ def test_a_mark_reaches_the_receiver(stages: Stages, ecn: int, family: int, grou
         if marked:
             break
     assert marked > 0
-
-
-def test_the_next_direction_sees_the_mark() -> None:
-    """DualPI2 puts into its low-latency queue what another queue has marked."""
-    config = line_of_two(CODEL, [])
-    config["directions"][1]["stages"] = managed(7_000_000, kind="dualpi2")
-    with EmulatorProcess(config) as emulator:
-        emulator.ready()
-        with receiving(emulator) as arrivals:
-            send(emulator, 300, interval_ns=800_000, traffic_class=2)
-            while (status := emulator.status())["core.uplink"]["queue_packets"]:
-                pass
-    core = status["core.uplink"]
-    assert status["mobile.uplink"]["marked"] > 0
-    assert core["delivered"] == len(arrivals.numbers)
-    assert arrivals.ecn.count(CE) >= status["mobile.uplink"]["marked"] - sum(core["dropped"].values())
-    # Those that were marked before overtook the others.
-    assert arrivals.numbers != sorted(arrivals.numbers)
 
 
 def test_doubled_packets_come_twice(tmp_path: Path) -> None:
@@ -111,18 +92,3 @@ def snmp(text: str) -> dict[str, dict[str, int]]:
         table, _, rest = values.partition(": ")
         tables[table] = dict(zip(names.split()[1:], map(int, rest.split()), strict=True))
     return tables
-
-
-def test_data_survives_damage_and_second_copies() -> None:
-    stages = [
-        {"kind": "duplication", "probability": 0.02, "seed": 4},
-        *managed(200_000_000, kind="fqcodel"),
-        {"kind": "corruption", "probability": 0.005, "seed": 5},
-        delay(1),
-    ]
-    with EmulatorProcess(line_of_two(stages, stages)) as emulator:
-        emulator.ready()
-        transfer(emulator, 2_000_000, 6)
-        status = emulator.status()["mobile.uplink"]
-    assert status["duplicated"] > 0
-    assert status["corrupted"] > 0

@@ -4,13 +4,11 @@ import fcntl
 import os
 import pty
 import re
-import shlex
-import shutil
+import select
 import struct
-import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,11 +141,21 @@ def size(terminal: int) -> tuple[int, int]:
     return lines, columns
 
 
+def printed(terminal: int) -> str:
+    """What has been printed since the last look."""
+    seen = b""
+    while select.select([terminal], [], [], 0.5)[0]:
+        seen += os.read(terminal, 4096)
+    return seen.decode()
+
+
 def test_the_last_lines_are_kept_from_the_command_and_given_back(terminal: tuple[int, int]) -> None:
-    _, theirs = terminal
+    ours, theirs = terminal
     shown = Below(theirs)
     shown.show(0.0, READINGS)
     assert size(theirs) == (21, 80)
+    # The command scrolls lines 1 to 21, and the table is below them.
+    assert re.search(r"\x1b\[1;21r.*\x1b\[22;1H\x1b\[2K[^\x1b]*Mbit/s", printed(ours))
     shown.show(0.2, READINGS)
     assert size(theirs) == (21, 80)
     resize(theirs, 40, 100)
@@ -155,6 +163,7 @@ def test_the_last_lines_are_kept_from_the_command_and_given_back(terminal: tuple
     assert size(theirs) == (37, 100)
     shown.close()
     assert size(theirs) == (40, 100)
+    assert "\x1b[r\x1b[38;1H\x1b[m\x1b[J" in printed(ours)
 
 
 def test_a_terminal_of_few_lines_is_left_to_the_command(terminal: tuple[int, int]) -> None:
@@ -217,63 +226,6 @@ def test_live_shells_are_watched_from_outside(world: World) -> None:
     shell.wait(200)
     # What is watched has ended, and so does who watches; unless it came too late to see anything.
     assert watching.wait(200) in (0, 2)
-
-
-class Screen:
-    """A terminal as a person sees it."""
-
-    def __init__(self, world: World, command: list[str], user: int) -> None:
-        self._tmux = ["tmux", "-L", world.folder.name, "-f", "/dev/null"]
-        line = ["env", "PS1=$ ", "HISTFILE=", *command]
-        subprocess.run(
-            [*self._tmux, "new-session", "-d", "-x", "100", "-y", "20", *world.command(line, user=user)],
-            env=world.environment(user),
-            check=True,
-        )
-
-    def type(self, text: str) -> None:
-        subprocess.run([*self._tmux, "send-keys", text, "Enter"], check=True)
-
-    def wait_for(self, holds: Callable[[list[str]], object]) -> list[str]:
-        deadline = time.monotonic() + 200
-        lines: list[str] = []
-        while time.monotonic() < deadline:
-            lines = subprocess.run(
-                [*self._tmux, "capture-pane", "-p"], capture_output=True, text=True, check=True
-            ).stdout.split("\n")[:20]
-            if holds(lines):
-                return lines
-            time.sleep(0.05)
-        pytest.fail("\n".join(["the screen never was as expected:", *lines]))
-
-    def close(self) -> None:
-        subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
-
-
-@needs_world
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
-def test_the_meter_stays_below_whatever_the_command_prints(world: World) -> None:
-    screen = Screen(world, ["bash", "--norc"], ORDINARY_USER)
-
-    def metered(lines: list[str]) -> bool:
-        return "Mbit/s" in lines[17] and lines[18].startswith("uplink") and lines[19].startswith("downlink")
-
-    try:
-        screen.type(f"seq 30; {shlex.join([*cellbed('shell'), '--offline', '--meter', 'bash'])} --norc")
-        screen.wait_for(metered)
-        screen.type("seq 100 130; stty size")
-        lines = screen.wait_for(lambda lines: metered(lines) and "17 100" in lines)
-        assert "130" in lines
-        screen.type("clear; seq 300 | less")
-        screen.wait_for(lambda lines: metered(lines) and lines[16].startswith(":") and lines[15] == "16")
-        subprocess.run([*screen._tmux, "send-keys", "q"], check=True)
-        screen.type("exit")
-        screen.wait_for(lambda lines: not any("Mbit/s" in line for line in lines))
-        screen.type("seq 200 230; stty size")
-        lines = screen.wait_for(lambda lines: "20 100" in lines)
-        assert "230" in lines
-    finally:
-        screen.close()
 
 
 @needs_world

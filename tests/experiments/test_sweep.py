@@ -363,22 +363,6 @@ def perform(folder: Path, found: Plan, machine: Machine, repeats: int = 2) -> tu
     return store, listener, running
 
 
-def test_a_trial_that_takes_longer_than_expected_is_not_about_to_end(
-    tmp_path: Path, example: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(runner.time, "monotonic", lambda: now[0])
-
-    class Slow(Machine):
-        def wait(self, timeout_s: float) -> list[Outcome]:
-            now[0] += 60
-            return super().wait(timeout_s) if now[0] % 600 == 0 else []
-
-    _, listener, _ = perform(tmp_path / "sweeps" / "s", plan(write_sweep(tmp_path)), Slow(example, []))
-    assert listener.states
-    assert not [text for text in listener.states[3:] if "about 1 s left" in text]
-
-
 def test_trials_are_run_once_repeated_and_tried_again(tmp_path: Path, example: Path) -> None:
     found = plan(write_sweep(tmp_path))
     folder = tmp_path / "sweeps" / "s"

@@ -107,3 +107,11 @@ def test_c2tcp_shares_a_link_as_the_patch_of_its_authors(tmp_path: Path) -> None
     shared = share(tmp_path, "c2tcp", 2, rate="20 Mbit/s", queue="1 MB")
     assert shared.fairness > 0.9
     assert shared.queueing < 40
+
+
+def test_sprout_shares_a_link_as_the_program_of_its_authors(tmp_path: Path) -> None:
+    # SproutConnection: index 1.00. Flows that take their own pauses for outages: 0.54, two of them have 2 segments.
+    shared = share(tmp_path, "sprout", 4, rate="20 Mbit/s", queue="400 kB")
+    assert shared.fairness > 0.95
+    # Of 1000 packets/s at most 82 are forecast: four windows of 82 segments without the 67 of the round trip.
+    assert shared.queueing < (4 * 82 - 67) * 1500 * 8 / 20e6 * 1e3

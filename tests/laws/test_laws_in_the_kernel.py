@@ -9,16 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from cellbed.laws.kernel import load_law
 from cellbed.laws.law import LawError, kernel_version, load_shipped, read
 from cellbed.support.errors import CellbedError
-from cellbed_node.processes import find as find_program
 from law_examples import fixed
 from run_commands import command, needs_limits, only_folder, run
-from scenario_text import NODES, app_table, iperf3_table, server_keys, tables
+from scenario_text import NODES, app_table, tables
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -133,35 +131,6 @@ def test_nodes_of_a_run_have_their_laws(tmp_path: Path) -> None:
     assert described["congestion_control"] == {"name": "mine", "asked": True}
     assert [each.get("congestion_control") for each in described["nodes"]] == [None, "vegas"]
     wait_until_gone("mine_")
-
-
-PAGE = {"server": "edge", "page": "google", "arrivals": "closed", "timeout": "2 min", "stop": "10 s", "drain": "2 min"}
-LISTING = {"on": "endpoint", "command": "curl -sS --fail -o listing.html http://edge:8081/"}
-PROGRAMS = (
-    NODES
-    + app_table("page", "web", **PAGE)
-    + app_table("file", server=server_keys("python3 -m http.server 8081", 8081), client=LISTING)
-    + iperf3_table("bulk", "-R -n 500K")
-)
-
-
-@pytest.mark.slow
-@pytest.mark.needs_tun
-@needs_limits
-@pytest.mark.parametrize("law", load_shipped())
-def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> None:
-    for program in ("curl", "iperf3", "nginx", "openssl"):
-        if find_program(program) is None:
-            pytest.skip(f"{program} is not installed")
-    (tmp_path / "x.toml").write_text(
-        tables(name="programs", duration="5 min", transport={"congestion_control": law}) + PROGRAMS
-    )
-    run("run", tmp_path / "x.toml", "--out", tmp_path / "runs", status=0)
-    folder = only_folder(tmp_path / "runs")
-    assert "ok" in pl.read_parquet(folder / "requests.parquet").filter(app="page")["status"].to_list()
-    flows = pl.read_parquet(folder / "connections.parquet")
-    assert flows.filter(app="bulk")["to_client_bytes"].sum() > 500_000
-    wait_until_gone(f"{law.replace('-', '_')}_")
 
 
 def test_run_with_a_law_that_does_not_compile_is_refused_at_its_line(tmp_path: Path) -> None:

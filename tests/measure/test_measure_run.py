@@ -456,7 +456,7 @@ def test_skipped_requests_are_counted_apart_and_left_out_of_latencies(tmp_path: 
     show_comparison(comparison, console)
     assert re.search(rf"skipped by policy +0 +{counts.skipped}$", console.export_text().replace("│", ""), re.MULTILINE)
     write(comparison, tmp_path / "page.html")
-    row = re.search(r"<td>Skipped by policy</td>.*?</tr>", (tmp_path / "page.html").read_text())
+    row = re.search(r">Skipped by policy</td>.*?</tr>", (tmp_path / "page.html").read_text())
     assert re.findall(r">(\d+)<", row[0]) == ["0", str(counts.skipped)]
 
 
@@ -515,10 +515,8 @@ def test_errors_count_as_failed_and_never_make_a_server_look_faster(tmp_path: Pa
     assert f"median of good replies  {formats.duration(whole)}" in re.sub(" {3,}", "  ", text)
     assert f"{total} requests · {total // 2} ok · 0 late · {total // 2} failed · 0 timed out · 0 lost" in text
     write(comparison, tmp_path / "page.html")
-    assert (
-        f'<td>Failed</td><td class="figure">0</td><td class="figure">{total // 2}</td>'
-        in (tmp_path / "page.html").read_text()
-    )
+    row = f'>Failed</td><td class="figure">0</td><td class="figure alarm">{total // 2}</td>'
+    assert row in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_without_a_good_reply_fails_and_states_why(tmp_path: Path) -> None:
@@ -662,7 +660,7 @@ def test_trials_are_compared_by_their_levels_which_have_a_colour_each(tmp_path: 
     assert comparison.groups == ["near, 7 /s", "far, 7 /s"] * 2
     assert not any("duration" in note for note in comparison.notes)
     (application,) = comparison.applications
-    figure = figures.together(figures.draw_comparison(application, comparison.names, comparison.groups)[:1])
+    figure = figures.draw_comparison(application, comparison.names, comparison.groups)["Latency"].figure()
     lines = figure.subfigs[0].axes[0].get_lines()
     found = {str(line.get_label()): (line.get_color(), line.get_linestyle()) for line in lines}
     colours = {name: colour for name, (colour, _) in found.items()}

@@ -126,7 +126,7 @@ def test_a_percentile_whose_requests_depend_too_strongly_has_a_value_and_no_inte
     assert not p90.has_interval
     assert (p90.value is None, p90.low, p90.high) == (False, None, None)
     assert p90.independent < 36
-    counted = f"needs 51 independent requests, a margin included; these 400 count as {p90.independent}"
+    counted = f"needs 36 independent requests; these 400 count as {p90.independent}"
     assert p90.note == f"no interval: P90 {counted}"
     assert p99.value is not None
     assert not p99.has_interval

@@ -288,7 +288,7 @@ def test_measures_are_a_table_and_a_row_of_the_summary(tmp_path: Path) -> None:
     assert Summary.read(run.path) == run.summary
     done = command("report", run.path)
     assert re.search(r"^rtt +ms +2 +40 +2\d", done.stdout, re.MULTILINE)
-    assert '<td class="whole">rtt</td><td>ms</td>' in run.report.read_text()
+    assert '<td class="whole">rtt</td><td class="figure">ms</td>' in run.report.read_text()
 
 
 def test_a_program_without_measures_is_a_warning_that_names_it(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_sweep_has_own_measures_and_those_of_connections(tmp_path: Path) -> No
     assert axes.figure.get_supylabel() == "rtt, mean, ms"
     report = command("sweep", "report", sweep.path, "-m", "own_rtt_p50", "--open", "no")
     assert re.search(r"^probe: rtt, median$", report.stdout, re.MULTILINE)
-    assert re.search(r"0 +near +2\d\.\d ms", report.stdout)
+    assert re.search(r"0 +place = near +2\d\.\d ms", report.stdout)
     usual = json.loads(command("sweep", "report", sweep.path, "--json", "--open", "no").stdout)
     assert {each["measure"]: each["unit"] for each in usual["applications"][0]["measures"]} == {
         "own_rtt_mean": "ms",

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from cellbed.measure.reported import ELSEWHERE, NOTHING, SEVERAL, SHARES, UNFINI
 from cellbed.measure.requests import read_requests
 from cellbed.measure.telemetry import read_traces
 from cellbed.runformat.description import Reported
-from cellbed.runformat.spans import REPORTED, divide_server
+from cellbed.runformat.spans import REPORTED
 from packet_logs import DIRECTIONS, MS, NODES, Log, fetch, read
 
 SHOP = Reported(
@@ -32,17 +31,11 @@ SHOP = Reported(
 Times = tuple[float, float] | tuple[float, float, str] | tuple[float, float, str, float]
 
 
-def requests(
-    folder: Path, logs: Iterable[Log], *reported: Times, service: list[dict[str, Any]] | None = None
-) -> list[dict[str, Any]]:
+def requests(folder: Path, logs: Iterable[Log], *reported: Times) -> list[dict[str, Any]]:
     """The requests that phone-0 has reported, from begin to end in ms, with an outcome and an intended time."""
     app = SHOP.as_json()
     raw = folder / "raw"
     raw.mkdir(exist_ok=True)
-    if service is not None:
-        names = tuple(sorted({line["span"] for line in service}))
-        app |= {"spans": [asdict(span) for span in divide_server(REPORTED, names)], "services": names}
-        (raw / "shop.edge-0.service.jsonl").write_text("".join(json.dumps(line) + "\n" for line in service))
     lines = []
     for number, (begin, end, *more) in enumerate(reported):
         outcome = str(more[0]) if more else "ok"
@@ -118,31 +111,6 @@ def test_several_exchanges_of_a_request_add_up(tmp_path: Path) -> None:
     }
 
 
-def test_concurrent_requests_have_each_their_connection(tmp_path: Path) -> None:
-    one, other = opened(40_000), opened(40_001)
-    exchange(one, 100, 0, 0, think=60)  # until 180
-    exchange(other, 110, 0, 0, think=20)  # until 150
-    exchange(other, 160, 100, 100, think=30)  # until 210
-    exchange(one, 200, 100, 100, think=1)  # until 221
-    rows = requests(tmp_path, [one, other], (99, 181), (109, 151), (159, 211), (199, 222))
-    assert [row["local_port"] for row in rows] == [40_000, 40_001, 40_001, 40_000]
-    assert [parts(row)["server"] for row in rows] == [60, 20, 30, 1]
-
-
-def test_requests_that_share_a_connection_have_no_parts(tmp_path: Path) -> None:
-    """As streams of HTTP/2 do."""
-    log = opened()
-    log.up(100, 1001, 100)
-    log.up(110, 1101, 100)
-    log.down(135, 501, 100)  # until 145
-    log.up(146, 1201, 20)  # the window of the second one
-    log.down(160, 601, 100)
-    rows = requests(tmp_path, [log], (99, 146), (109, 171))
-    assert [row["residual_s"] for row in rows] == [None, None]
-    assert [row["local_port"] for row in rows] == [None, None]
-    assert [row["latency_s"] for row in rows] == pytest.approx([0.047, 0.062])
-
-
 def test_traffic_that_nobody_reports_does_not_disturb(tmp_path: Path) -> None:
     own, other = opened(40_000), opened(40_001)
     exchange(own, 100, 0, 0, think=60)  # until 180
@@ -154,17 +122,6 @@ def test_traffic_that_nobody_reports_does_not_disturb(tmp_path: Path) -> None:
     assert parts(row)["server"] == 60
 
 
-def test_requests_without_traffic_or_reply_get_no_parts(tmp_path: Path) -> None:
-    log = opened()
-    exchange(log, 100, 0, 0)
-    cached, refused, late, good = requests(
-        tmp_path, [log], (50, 50.1), (99, 126, "failed"), (90, 300, "timed-out"), (99.5, 126.5)
-    )
-    assert cached["residual_s"] is None
-    assert [each["latency_s"] for each in (refused, late)] == [None, None]
-    assert good["local_port"] is None or refused["local_port"] is None
-
-
 def test_a_lost_packet_and_its_repetition_are_distinguished(tmp_path: Path) -> None:
     log = opened()
     log.up(100, 1001, 100, drop=1)
@@ -173,21 +130,6 @@ def test_a_lost_packet_and_its_repetition_are_distinguished(tmp_path: Path) -> N
     (row,) = requests(tmp_path, [log], (99, 326))
     assert parts(row)["uplink_retransmission"] == 200
     assert parts(row)["server"] == 5
-
-
-def test_spans_of_a_service_divide_the_server(tmp_path: Path) -> None:
-    log = opened()
-    exchange(log, 100, 0, 0, think=10)  # the server has it from 110 to 120
-    exchange(log, 200, 100, 100, think=10)
-    lines = [
-        {"endpoint": "phone-0", "port": 40_000, "order": 0, "span": name, "begin_ns": begin * MS, "end_ns": end * MS}
-        for name, begin, end in (("query", 112, 118), ("render", 116, 119), ("query", 211, 212))
-    ]
-    first, second = requests(tmp_path, [log], (99, 131), (199, 231), service=lines)
-    served = {name: value for name, value in parts(first).items() if "serv" in name}
-    assert served == {"service_query": 4, "service_render": 3, "server": 3}
-    assert parts(second)["service_query"] == 1
-    assert parts(second)["server"] == 9
 
 
 slack = st.floats(0.01, 0.4)

@@ -46,7 +46,7 @@ def test_the_command_shows_a_profile_and_writes_figures_with_axes(tmp_path: Path
         assert "nan" not in picture.lower()
     directions = found.directions.model_copy(update={"uplink": None})
     half = found.model_copy(update={"directions": directions, "round_trip_ns": None, "verdict": ()})
-    assert write(tmp_path / "half", "half", half).exists()
+    assert write(tmp_path / "half", half).exists()
     assert len(list((tmp_path / "half").glob("*.svg"))) == 2
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from cellbed.recordings.description import TrainPlan, json_schema
 from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.packets import DOWNLOADS
 from cellbed.recordings.recording import FILES, read_recording, write_recording
 from cellbed.recordings.virtual import record_virtually
 from in_process import cellbed
@@ -30,8 +31,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     recording = calibrated(walk(200 * MS, loss="5 %", duplication="5 %"))
+    assert read_recording(write_recording(recording, tmp_path / "without")).downloads is None
+    recording = replace(recording, downloads=pl.DataFrame([(1000, 5, 7), (10**6, 9, None)], DOWNLOADS, orient="row"))
     again = read_recording(write_recording(recording, tmp_path / "a" / "walk"))
     assert again.description == recording.description
+    assert again.downloads.equals(recording.downloads)
     for (stem, table), (_, read) in zip(recording.tables(), again.tables(), strict=True):
         assert table.equals(read), stem
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["walk"]
@@ -79,6 +83,10 @@ def _cut(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 
 
+def _downloads(*rows: tuple[int, int, int | None]) -> Any:
+    return lambda folder: pl.DataFrame(rows, DOWNLOADS, orient="row").write_parquet(folder / "downloads.parquet")
+
+
 def _third(column: str, value: Any) -> pl.Expr:
     """The column with another value in its third row."""
     return pl.when(pl.int_range(pl.len()) == 2).then(pl.lit(value)).otherwise(pl.col(column)).alias(column)
@@ -113,6 +121,8 @@ def _third(column: str, value: Any) -> pl.Expr:
         (_column(_third("copies", 0).cast(pl.UInt8)), r"row 3: it arrived, but no copy of it did"),
         (_column(_third("arrived_ns", None)), r"row 3: copies arrived, but there is no time of arrival"),
         (_column(_third("bytes", None)), r"row 3: bytes is missing"),
+        (_downloads((0, 5, 7)), r"downloads\.parquet: row 1: a file has at least one byte"),
+        (_downloads((1, 5, 7), (1, 4, None)), r"row 2: rows must be in order of started_ns"),
         (_column(_third("index", 0).cast(pl.UInt32)), r"row 3: rows must be in order of train and index"),
     ],
 )

@@ -236,7 +236,7 @@ def test_an_adaptive_saturation_keeps_a_link_busy_that_a_fixed_one_leaves_idle(q
         assert of_fixed > 0.2, way
         assert of_adaptive < 0.01, way
     assert any("left the uplink idle" in warning for warning in summarise(fixed)["warnings"])
-    assert not summarise(adaptive)["warnings"]
+    assert not any("idle" in warning for warning in summarise(adaptive)["warnings"])
     # Between 12 and 20 s it is 8 s of 10 Mbit/s.
     times = opportunities(adaptive, "downlink", 1500)
     carried = ((times >= 12 * SECOND) & (times < 20 * SECOND)).sum() * 1500 * 8 / 8

@@ -1,41 +1,38 @@
-"""The directory of a recording as a link: in a scenario, a shell and the library, in any place, for any user."""
+"""The directory of a recording as a link: in a scenario, a shell and the library."""
 
-import os
+import json
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
-from cellbed import Link
-from cellbed.cli.record import _replace_plan
-from cellbed.measure.packets import read_packets
+from cellbed import Cell, Link
+from cellbed.experiments.calibration import calibrate_virtually, default_plan, fit_plan
+from cellbed.experiments.description import notes
 from cellbed.recordings.cellreplay import derive
-from cellbed.recordings.conditional import conditional_plan
-from cellbed.recordings.derived import cache_folder
-from cellbed.recordings.description import Fixed, TrainPlan
-from cellbed.recordings.recording import read_recording, write_recording
+from cellbed.recordings.conditional import conditional_plan, model_text
+from cellbed.recordings.derived import cache_folder, is_conditional
+from cellbed.recordings.description import Fixed
+from cellbed.recordings.recording import write_recording
 from cellbed.recordings.virtual import record_virtually
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
+from cellbed.scenario.sharing import alone, learn
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
 from cellbed.support.stages import describe
 from cellbed.support.ways import WAYS
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.proof.links import prove_links
-from in_process import cellbed
-from recording_examples import MS, SECOND, calibrated, pair, walk
+from recording_examples import FULL, MS, SECOND, calibrated, pair, walk
 from scenario_text import GOOD
-
-ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
-NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +53,13 @@ def rate(folder: Path, way: str = "uplink", **more: Any) -> dict[str, Any]:
     return {"kind": "recording", "path": str(folder), "way": way, **more}
 
 
-def read(folder: Path, more: str = "", path: str = "walk") -> Scenario:
-    """The good scenario with a recording as its mobile link. more: further keys of this."""
+def read(folder: Path, more: str = "", path: str = "walk", cell: str = "") -> Scenario:
+    """The good scenario with a recording as its mobile link. more: further keys of this. cell: of the endpoints."""
     mobile = f'\n[links.mobile]\nkind = "recording"\npath = "{path}"\n{more}\n'
     text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: mobile, GOOD)
     assert mobile in text
+    if cell:
+        text = text.replace("[nodes.endpoint]\ncount = 1", f'[nodes.endpoint]\ncount = 2\ncell = "{cell}"')
     return load_text(text, folder / "x.toml")
 
 
@@ -184,61 +183,6 @@ def test_a_cache_that_cannot_be_written_is_told(folder: Path, monkeypatch: pytes
         Link(rate=rate(folder / "walk"))
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """A folder that everybody can read."""
-    with tempfile.TemporaryDirectory(prefix="cellbed-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_user_replays_a_copy_of_it_alike(folder: Path, elsewhere: Path) -> None:
-    there, home = elsewhere / "from another machine", elsewhere / "home"
-    shutil.copytree(folder / "walk", there)
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
-    here = Link(rate=rate(folder / "walk", "downlink")).run([SECOND] * 50, 1400).departed.tolist()
-    # Other users may not be able to read this Python: all of it is loaded before the process becomes one of them.
-    send = f"""
-import os, sys
-from cellbed import Link
-def replay(path):
-    asked = {{"kind": "recording", "path": path, "way": "downlink"}}
-    return Link(rate=asked).run([10**9] * 50, 1400).departed.tolist()
-replay({str(folder / "walk")!r})
-os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
-os.environ["HOME"] = {str(home)!r}
-del os.environ["XDG_CACHE_HOME"]
-print(os.access({str(folder)!r}, os.R_OK), replay({str(there)!r}))
-"""
-    done = subprocess.run([sys.executable, "-c", send], capture_output=True, text=True, check=False)
-    assert done.stdout == f"False {here}\n", done.stderr
-    assert [made.stat().st_uid for made in (home / ".cache" / "cellbed" / "replay").iterdir()] == [NOBODY]
-
-
-@pytest.mark.slow
-@pytest.mark.needs_tun
-def test_a_program_runs_behind_a_recording(folder: Path) -> None:
-    ask = (
-        "import os, socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 0));"
-        "s.sendto(b'x' * 1000, (os.environ['CELLBED_GATEWAY'], 9)); time.sleep(0.3); print('sent')"
-    )
-    log = folder / "packets.bin"
-    command = ["shell", "--recording", folder / "walk", "--offline", "--log", log]
-    done = subprocess.run(
-        [*ALONE, sys.executable, "-m", "cellbed", *command, "--", sys.executable, "-c", ask],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
-    packets = read_packets(log)
-    (sent,) = packets[packets["bytes"] == 1028]
-    delay = int(sent["departed"] - sent["arrived"])
-    least = derive(read_recording(folder / "walk"), "uplink").light[0][1]
-    # 1000 bytes come sooner than 1400, and wait for the next opportunities.
-    assert least - 7 * MS <= delay <= least + 10 * MS
-
-
 # ---- the conditional method
 
 
@@ -247,7 +191,8 @@ def conditional_recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recording by the conditional plan, its copy without calibration, and one of other trains."""
     found = tmp_path_factory.mktemp("recordings")
     full = Fixed(rate_bps=40_000_000)
-    recording = record_virtually(pair(), pair(), conditional_plan(), (full, full), duration_ns=20 * SECOND)
+    plan = fit_plan(conditional_plan(), calibrate_virtually(*(link.stages for link in pair())))
+    recording = record_virtually(pair(), pair(), plan, (full, full), duration_ns=60 * SECOND)
     write_recording(calibrated(recording), found / "walk")
     write_recording(recording, found / "plain")
     write_recording(calibrated(walk()), found / "other")
@@ -319,6 +264,67 @@ def test_a_scenario_replays_by_the_conditional_method(conditional: Path) -> None
     assert Scenario.model_validate(scenario.resolved(), context={"folder": conditional}) == scenario
 
 
+def test_endpoints_in_a_cell_share_a_recording_by_stated_shares(conditional: Path) -> None:
+    copies = read(conditional, 'method = "conditional"')
+    copies.nodes["endpoint"] = copies.nodes["endpoint"].model_copy(update={"count": 3})
+    assert any(
+        note.startswith("each of 3 endpoints has all that was recorded in walk") for note in notes(make_plan(copies))
+    )
+    for cell, scheduler, shares in (
+        ("", "round robin, ", "equal shares assumed: bursts took nothing from the saturation"),
+        ('scheduler = "max-rate"', "max-rate, ", "shares by the given scheduler, not from a recording"),
+    ):
+        plan = make_plan(read(conditional, f'method = "conditional"\n[cells.macro]\n{cell}', cell="macro"))
+        assert all(str(each).startswith(scheduler) and shares in str(each) for each in plan.cells)
+        assert any(f"[cells.macro] downlink: {shares}" in note for note in notes(plan))
+    with pytest.raises(
+        ScenarioError, match=r"nodes\.endpoint\.cell: a recording shares a cell by the method conditional"
+    ):
+        read(conditional, 'method = "cellreplay"\n[cells.macro]', cell="macro")
+
+
+def test_endpoints_that_share_a_recording_get_its_capacity_together(conditional: Path) -> None:
+    link = Link(rate=rate(conditional / "walk"))
+    times = np.repeat(SECOND + np.arange(80) * 50 * MS, 60)  # 13.4 Mbit/s of recorded 8 Mbit/s
+    alone, lone = link.run(times, 1400), Cell([link], scheduler="round-robin").run([times], 1400).users[0]
+    assert np.array_equal(alone.departed, lone.departed)
+    for count in (2, 4):
+        shared = Cell([link] * count, scheduler="round-robin").run([times] * count, 1400).users
+        got = [np.count_nonzero(each.delivered & (each.departed > 2 * SECOND) & (each.departed <= 5 * SECOND))
+               for each in (alone, *shared)]  # fmt: skip
+        assert sum(got[1:]) == pytest.approx(got[0], rel=0.01)
+        assert got[1:] == pytest.approx([got[0] / count] * count, rel=0.02)
+
+
+@pytest.mark.parametrize(("scheduler", "advantage_ms"), [("round-robin", 0), ("proportional-fair", 100 * np.log(2))])
+def test_shares_are_learned_from_two_devices_that_compete(scheduler: str, advantage_ms: float) -> None:
+    table = {"kind": scheduler} | ({"window": "100 ms"} if advantage_ms else {})
+    plan = fit_plan(conditional_plan(), calibrate_virtually(*(link.stages for link in pair("8 Mbit/s"))))
+    full = Fixed(rate_bps=12_000_000)
+    apart = record_virtually(pair("8 Mbit/s"), pair("8 Mbit/s"), plan, (full, full), duration_ns=60 * SECOND)
+    tables = [apart.light_uplink, apart.heavy_uplink]
+    link = Link(rate="8 Mbit/s", delay="20 ms", queue="60 packets")
+    out = Cell([link, link], scheduler=table).run([it["sent_ns"] for it in tables], [it["bytes"] for it in tables])
+    light, heavy = (
+        it.with_columns(arrived_ns=pl.Series(np.where(of.delivered, of.departed, -1)).replace(-1, None))
+        for it, of in zip(tables, out.users, strict=True)
+    )
+    recording = replace(apart, light_uplink=light, heavy_uplink=heavy)
+    sharing = learn(recording, "uplink")
+    assert sharing.displaced == pytest.approx(1, abs=0.06)
+    assert sharing.advantage_ns / MS == pytest.approx(advantage_ms, rel=0.25)
+    assert str(sharing).startswith("shares learned from ")
+    # One device alone: bursts as fast as the saturation, which has what they took.
+    single = alone(recording, "uplink")
+    spans = single.light_uplink.filter(pl.col("bytes") == 1400).group_by("train").agg(
+        pl.len(), span=pl.col("arrived_ns").max() - pl.col("arrived_ns").min(), there=pl.col("arrived_ns").count()
+    ).filter((pl.col("len") >= 30) & (pl.col("len") == pl.col("there")))  # fmt: skip
+    assert (spans["span"] / (spans["len"] - 1)).mean() == pytest.approx(1.4 * MS, rel=0.05)
+    rates = [len(each.heavy_uplink.drop_nulls("arrived_ns")) for each in (single, recording)]
+    assert rates[0] == pytest.approx(8e6 * 60 / (8 * 1400), rel=0.02)
+    assert rates[1] < rates[0]
+
+
 @pytest.mark.needs_tun
 def test_links_that_replay_it_are_proved(conditional: Path) -> None:
     asked = make_plan(read(conditional))
@@ -330,16 +336,33 @@ def test_links_that_replay_it_are_proved(conditional: Path) -> None:
     assert {f"mobile-0.{way} {what}" for way in WAYS for what in ("delay", "rate")} <= proved
 
 
-def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None:
-    for words in (["--for", "conditional"], ["--for=conditional"]):
-        *before, option, plan = _replace_plan(["host:7700", *words])
-        assert (before, option) == (["host:7700"], "--plan")
-        assert TrainPlan.model_validate_json(Path(plan).read_text()) == conditional_plan()
-        os.close(int(Path(plan).name))
-    for words in (["--for", "magic"], ["--for"]):
-        done = cellbed("record", "host:7700", *words)
-        assert (done.returncode, "no method of replay" in done.stderr) == (2, True)
-    reported = subprocess.run(
-        [sys.executable, "-m", "cellbed", "record", "--help"], capture_output=True, text=True, check=False
-    )
-    assert (reported.returncode, "--for conditional" in reported.stdout) == (0, True)
+def test_record_sends_trains_for_all_methods_or_for_the_named_one() -> None:
+    def record(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "cellbed", "record", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    wrong = record("host:7700", "--secret", "none", "--for", "magic")
+    assert (wrong.returncode, "possible values: cellreplay, conditional" in wrong.stderr) == (2, True)
+    assert "--for <METHOD>" in record("--help").stdout
+
+
+def test_a_default_recording_serves_all_methods() -> None:
+    uplink, downlink = pair()
+    calibration = calibrate_virtually(uplink.stages, downlink.stages)
+    plan = default_plan(calibration)
+    made = record_virtually(pair(), pair(), plan, (FULL, FULL), duration_ns=60 * SECOND)
+    assert made.description.warnings == ()
+    description = made.description.model_copy(update={"calibration": calibration})
+    recording = replace(made, description=description)
+    assert is_conditional(description)
+    for way in WAYS:
+        assert recording.packets("light", way)["arrived_ns"].null_count() == 0
+        assert json.loads(model_text(recording, way))["trains"]
+        rows = derive(recording, way).light
+        assert len(rows) >= 40
+        assert len({len(arrivals) for *_, arrivals in rows}) == 1
+    many = {"up": 1, "down": 100, "up_bytes": 1400, "down_bytes": 1400, "gap_ns": 20 * MS}
+    crowded = plan.rotation[0].model_copy(update=many)
+    plan = plan.model_copy(update={"rotation": (crowded,)})
+    described = record_virtually(pair(), pair(), plan, duration_ns=5 * SECOND).description
+    assert any("met an earlier one downlink" in warning for warning in described.warnings)

@@ -3,31 +3,25 @@
 import html
 import io
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-
-import tomli_w
 
 import cellbed
 from cellbed import Sweep
-from cellbed.experiments.sweep.trials import Trial, plan
+from cellbed.experiments.sweep.trials import Trial
 from cellbed.report import sweep, terminal
 from cellbed.support.console import IN_A_PIPE, Console
 from predicted_runs import make_run
-from scenario_text import GOOD
-from sweep_results import fill
+from sweep_results import make_sweep
 
 FAR = "<b>far</b> $1$"
 
 
-def make_sweep(folder: Path) -> Sweep:
+def sweep_of_places(folder: Path) -> Sweep:
     """A sweep over two places, the second one with markup in its name."""
-    folder.mkdir()
-    (folder / "base.toml").write_text(GOOD)
-    levels = {"near": "1 ms", FAR: "40 ms"}
-    factors = {"place": {"key": "links.mobile.base_delay", "levels": levels}}
-    text = tomli_w.dumps({"name": "s", "scenario": "base.toml", "repetitions": 3, "factors": factors})
-    (folder / "sweep.toml").write_text(text)
-    return Sweep.load(fill(folder, plan(folder / "sweep.toml"), latencies, (), ()))
+    factors = {"place": {"key": "links.mobile.base_delay", "levels": {"near": "1 ms", FAR: "40 ms"}}}
+    return Sweep.load(make_sweep(folder, factors, latencies, repetitions=3))
 
 
 def latencies(trial: Trial) -> dict[str, float]:
@@ -40,22 +34,18 @@ def shown(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
-def plain_console() -> Console:
-    return Console(file=io.StringIO(), width=IN_A_PIPE, highlight=False)
-
-
-def text_of(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+def printed(show: Callable[[Console], object]) -> str:
+    """The text of a terminal as wide as a page of a notebook."""
+    console = Console(file=(text := io.StringIO()), width=IN_A_PIPE, highlight=False)
+    show(console)
+    return text.getvalue()
 
 
 def test_a_run_is_shown_as_on_the_terminal_and_escaped(tmp_path: Path) -> None:
     make_run(tmp_path / "run", duration=3, warnings=["<script>alert(1)</script> & more"])
     run = cellbed.load(tmp_path / "run")
     page = run._repr_html_()
-    console = plain_console()
-    terminal.show(run.path, console)
-    assert shown(page) == text_of(console)
+    assert shown(page) == printed(partial(terminal.show, run.path))
     assert "offload-simulated" in page
     assert "<script>alert(1)</script> & more" in shown(page)
     assert "<script" not in page
@@ -63,17 +53,11 @@ def test_a_run_is_shown_as_on_the_terminal_and_escaped(tmp_path: Path) -> None:
 
 
 def test_a_sweep_is_shown_with_its_points_and_as_on_the_terminal(tmp_path: Path) -> None:
-    found = make_sweep(tmp_path / "sweep")
+    found = sweep_of_places(tmp_path / "sweep")
     page = found._repr_html_()
-    console = plain_console()
-    sweep.show(found.report(), console)
-    assert text_of(console) in shown(page)
+    assert printed(partial(sweep.show, found.report())) in shown(page)
     assert "complete" in page
     assert FAR in shown(page)
     assert FAR not in page
-
-
-def test_a_sweep_without_results_is_shown(tmp_path: Path) -> None:
-    found = make_sweep(tmp_path / "sweep")
     found.trials = found.trials.clear()
     assert "no trial has a result yet" in found._repr_html_()

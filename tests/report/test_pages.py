@@ -14,7 +14,7 @@ import tomli_w
 from cellbed.experiments.sweep.library import Execution
 from cellbed.experiments.sweep.store import Result as Row
 from cellbed.experiments.sweep.store import dataset
-from cellbed.experiments.sweep.trials import Trial, plan
+from cellbed.experiments.sweep.trials import Trial
 from cellbed.measure.comparison import compare
 from cellbed.measure.migrations import MigrationSummary, Phase
 from cellbed.measure.summary import collect
@@ -23,8 +23,8 @@ from cellbed.report.html import ASSETS
 from cellbed.report.plot import PAPER_DARK
 from in_process import cellbed
 from predicted_runs import change_json, make_run
-from scenario_text import GOOD
-from sweep_results import fill
+from shell_world import wait_until
+from sweep_results import make_sweep
 
 AXE = Path(__file__).parents[2] / "web" / "axe" / "axe.min.js"
 PRINTED = 703
@@ -68,15 +68,11 @@ def sweep(folder: Path) -> Path:
         means = {f"part_{name}_mean_s": value + noise for name, value in parts.items()}
         return means | {"latency_p50_s": rate * 8e-3 + noise, "latency_p99_s": rate * 0.02 + noise, "lost_share": 0.0}
 
-    (folder / "base.toml").write_text(GOOD)
     factors = {
         "rate": {"key": "workload.rate", "levels": ["2 /s", "5 /s"]},
         "place": {"key": "links.mobile.base_delay", "levels": {"near": "1 ms", "far away from here": "40 ms"}},
     }
-    (folder / "sweep.toml").write_text(
-        tomli_w.dumps({"name": "s", "scenario": "base.toml", "repetitions": 4, "factors": factors})
-    )
-    fill(folder, plan(folder / "sweep.toml"), values, failed=((1, 2),), disturbed=((0, 1),))
+    make_sweep(folder, factors, values, failed=((1, 2),), disturbed=((0, 1),), repetitions=4)
     cellbed("sweep", "report", folder, "--open", "no", status=0)
     return folder / "report.html"
 
@@ -127,13 +123,8 @@ def traces(folder: Path) -> Path:
     return folder / "traces.html"
 
 
-def calibration(folder: Path) -> Path:
-    cellbed("calibrate", "--virtual", "lowband-good", "--out", folder / "calibration", status=0)
-    return folder / "calibration" / "report.html"
-
-
 QUICK = (run, sweep, simulation)
-SLOW = (run_of_many_doubts, migration, comparison_of_runs, reproduction, trace, traces, calibration)
+SLOW = (run_of_many_doubts, migration, comparison_of_runs, reproduction, trace, traces)
 
 
 @needs_assets
@@ -237,7 +228,7 @@ def test_charts_are_read_and_zoomed_by_keyboard_and_follow_the_theme(browser: An
     pixels = "document.querySelector('#charts canvas').toDataURL()"
     light = page.evaluate(pixels)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{pixels} !== '{light}'")
+    wait_until(lambda: page.evaluate(pixels) != light)  # the page's policy forbids wait_for_function
     dark = page.evaluate(pixels)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     printed = page.evaluate("[...document.querySelectorAll('canvas')].map(each => each.offsetWidth)")

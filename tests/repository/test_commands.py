@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from cellbed.cli.main import app
+from cellbed.experiments.field import HELP
 from cellbed.shell.mahimahi import __main__ as mahimahi
 
 from .test_docs import PAGES, ROOT
@@ -67,7 +68,7 @@ def problem(words: list[str]) -> str | None:
         if not (place / command[0]).exists():
             return None
         shown = subprocess.run([place / command[0], *command[1:]], capture_output=True, text=True, check=False).stdout
-        return _options_are_in(shown + " --for", rest)
+        return _options_are_in(shown + HELP, rest)
     if program != "cellbed":
         return None
     for name in rest:

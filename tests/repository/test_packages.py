@@ -23,13 +23,11 @@ from cellbed.laws import law
 from cellbed.recordings import recorder
 from cellbed.report.html import ASSETS, FILES
 from cellbed.scenario.applications import Application
-from cellbed.scenario.examples import examples, find_example
-from cellbed.support.errors import CellbedError
+from cellbed.scenario.examples import examples
 from cellbed.support.extensions import entries
 from cellbed.testbed.machine.privilege import COMPILED_HELPER
 from cellbed.testbed.nodes.container import INIT
 from cellbed.workloads.video.table import LIBRARIES
-from in_process import cellbed
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -90,13 +88,6 @@ def test_kinds_name_extras_that_exist_and_all_has_each() -> None:
             assert extra in EXTRAS
 
 
-def test_examples_are_found_by_name() -> None:
-    assert {path.stem for path in (ROOT / "scenarios").glob("*.toml")} == set(examples())
-    with pytest.raises(CellbedError, match="did you mean 'offload-lte'"):
-        find_example("offload-lt")
-    assert "offload-lte" in cellbed("run", "--example", "offload-lte", "--dry-run").stdout
-
-
 def test_objects_of_other_sources_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(law.FOLDER, tmp_path / "laws")
     monkeypatch.setattr(law, "FOLDER", tmp_path / "laws")
@@ -142,6 +133,30 @@ def test_the_wheel_is_small_complete_and_runs_on_old_distributions(wheel: Path) 
         [Path(sys.executable).with_name("auditwheel"), "show", wheel], check=True, capture_output=True, text=True
     ).stdout
     assert "manylinux_2_28" in shown
+
+
+def test_a_build_from_source_names_missing_compilers() -> None:
+    command = [sys.executable, "-c", "import backend; backend.get_requires_for_build_wheel()"]
+    environment = {"PATH": "", "PYTHONPATH": str(ROOT / "packaging")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.startswith("error: ")
+    assert "rustup" in done.stderr
+    assert "gcc" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_source_distribution_builds_a_complete_wheel(wheel: Path, work: Path) -> None:
+    folder = work / "source"
+    subprocess.run([Path(sys.executable).with_name("maturin"), "sdist", "--out", folder], check=True, cwd=ROOT)
+    (source,) = folder.iterdir()
+    options = ["--no-deps", "--no-build-isolation", f"--wheel-dir={folder}"]
+    # The least work for the compiler, as names are compared.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0"}
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, source], check=True, env=environment)
+    (built,) = folder.glob("*.whl")
+    assert set(zipfile.ZipFile(built).namelist()) == set(zipfile.ZipFile(wheel).namelist())
 
 
 def _fresh_root(folder: Path) -> None:

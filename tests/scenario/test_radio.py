@@ -43,7 +43,7 @@ def test_both_directions_of_a_radio_link_have_one_seed_and_no_other_limit() -> N
     scenario = read(RADIO)
     (up,) = (stage for stage in stages(scenario, "uplink") if stage["kind"] == "radio")
     (down,) = (stage for stage in stages(scenario, "downlink") if stage["kind"] == "radio")
-    assert up == {"kind": "radio", "profile": "lowband-driving", "way": "uplink", "seed": down["seed"]}
+    assert up == {"kind": "radio", "profile": "lowband-driving", "way": "uplink", "seed": down["seed"], "offset_ns": 0}
     assert down["way"] == "downlink"
     assert {stage["kind"] for stage in stages(scenario, "uplink")} == {"loss", "gate", "radio", "delay"}
 
@@ -66,6 +66,19 @@ def test_a_radio_link_can_lose_packets_and_wait_elsewhere() -> None:
     assert (direction.played.name, direction.played.synthetic) == ("radio lowband-driving", True)
 
 
+def test_a_radio_link_has_the_constants_of_the_scenario_in_each_direction() -> None:
+    sleep = '{ after = "100 ms", cycle = "160 ms", awake = "10 ms" }'
+    written = f"constants = {{ uplink = {{ signal_db = 3.0 }}, downlink = {{ sleep = {sleep}, coupled = true }} }}\n"
+    scenario = read(RADIO + written)
+    (up,), (down,) = (
+        [each for each in stages(scenario, way) if each["kind"] == "radio"] for way in ("uplink", "downlink")
+    )
+    assert (up["signal_db"], "sleep" in up) == (3.0, False)
+    assert down["sleep"] == {"after_ns": 100 * MS, "cycle_ns": 160 * MS, "awake_ns": 10 * MS}
+    assert Link.of_stages([up]).run([0], [100]).delivered[0]
+    assert scenario.resolved() == Scenario.model_validate(scenario.resolved()).resolved()
+
+
 def test_a_resolved_scenario_says_the_same() -> None:
     resolved = read(RADIO).resolved()["links"]["mobile"]
     assert (resolved["kind"], resolved["profile"], resolved["start"]) == ("radio", "lowband-driving", "0 s")
@@ -78,6 +91,13 @@ def test_a_resolved_scenario_says_the_same() -> None:
         (RADIO.replace("driving", "drivin"), "'lowband-drivin' is not known: did you mean 'lowband-driving'?"),
         (RADIO + 'up = "12 Mbit/s"\n', "up: unknown key for kind = 'radio'"),
         ('\n[links.mobile]\nkind = "radio"\n', "profile: missing: write profile ="),
+        (RADIO + "constants = { sleeps = 1 }\n", "unknown field `sleeps`"),
+        (
+            RADIO + "constants = { users = { count = 1000, every_ns = 1, length_ns = 1 } }\n",
+            "a number of users of 1000",
+        ),
+        (RADIO + 'constants = { harq = { decode = "soon" } }\n', "'soon'"),
+        (RADIO + "constants = { seed = 1 }\n", "'seed' is not a constant"),
     ],
 )
 def test_mistakes_are_told_where_they_are(mobile: str, message: str) -> None:
@@ -113,32 +133,6 @@ def test_every_profile_carries_packets_both_ways(profile: str) -> None:
     for way in ("uplink", "downlink"):
         outcomes = radio(profile, way, seed=3).run([0] * 50, 1400)
         assert (outcomes.departed > 5_000_000).all()
-
-
-def test_long_trains_are_delivered_faster_than_short_ones_in_the_low_band() -> None:
-    def rate(length: int) -> float:
-        """Packets per ns in the second half of trains, of which each meets another moment."""
-        starts = [(1 + 2 * train) * SECOND + 37_000 * train for train in range(20)]
-        outcomes = radio("lowband-good", "downlink").run(np.repeat(starts, length), 1400)
-        departed = outcomes.departed.reshape(len(starts), length)
-        return float((length - length // 2 - 1) / (departed[:, -1] - departed[:, length // 2]).mean())
-
-    assert rate(400) > 1.3 * rate(100)
-
-
-def test_what_is_sent_does_not_change_the_surroundings_and_a_seed_brings_them_again() -> None:
-    probes = list(range(30 * SECOND, 60 * SECOND, 50 * MS + 37_000))
-    flood = list(range(0, 5 * SECOND, MS))
-
-    def probed(link: Link, before: list[int]) -> list[int]:
-        return [int(at) for at in link.run([*before, *probes], 100).departed[len(before) :]]
-
-    for way in ("uplink", "downlink"):
-        alone = probed(radio("midband-driving", way), [])
-        assert probed(radio("midband-driving", way), flood) == alone
-        assert probed(radio("midband-driving", way, seed=2), []) != alone
-        later = radio("midband-driving", way, start="30 s").run([at - 30 * SECOND for at in probes], 100).departed
-        assert [int(at) + 30 * SECOND for at in later] == alone
 
 
 def test_both_directions_with_one_seed_meet_the_same_handovers() -> None:

@@ -22,6 +22,26 @@ CSV = b"time_s,downlink_mbit_s,rtt_ms\n0,10.5,20\n0.5,11,\n1.0,0,35.5\n"
 LIGHT_UP = b"0 20 0 1 2\n100 21 0 1 3\n200 20 0 2 2\n"
 LIGHT_DOWN = b"0 22 0 1\n100 20 0 1\n200 25 0 0\n"
 
+NRSCOPE_COLUMNS = (
+    "timestamp,system_frame_index,slot_index,rnti,rnti_type,dci_format,k,time_length,frequency_start,frequency_length,"
+    "transport_block_size,new_data_indicator,nof_re,harq_id\n"
+)
+
+
+def nrscope(seconds: int = 1) -> bytes:
+    """A log of NR-Scope of a cell with 50 resource blocks and a grant per frame each way, of 12 symbols and 20 kbit.
+
+    The device 100 has all blocks in the even frames of the downlink, another one 30 of them in the odd ones, a quarter
+    of these repeated. Only the device sends, in each frame.
+    """
+    rows = []
+    for frame in range(100 * seconds):
+        at, odd, turn = 1_700_000_000 + frame / 100, frame % 2, frame // 2
+        user, blocks, indicator = (200, 30, (turn // 4 * 3 + min(turn % 4, 2)) % 2) if odd else (100, 50, turn % 2)
+        for form, rnti, wide, new in (("1_1", user, blocks, indicator), ("0_1", 100, 50, frame % 2)):
+            rows.append(f"{at:f},{frame},4,{rnti},C-RNTI,{form},0,12,0,{wide},20000,{new},1,0\n")
+    return (NRSCOPE_COLUMNS + rows[0] + NRSCOPE_COLUMNS + "".join(rows[1:])).encode()
+
 
 def half(start: float, rate: float, sender: bool) -> dict[str, object]:
     """A second in iperf3's report."""

@@ -5,10 +5,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from cellbed.experiments.sweep.store import Result, dataset
-from cellbed.experiments.sweep.trials import Plan, Trial
+from cellbed.experiments.sweep.trials import Plan, Trial, plan
+from scenario_text import GOOD
 
 Values = Callable[[Trial], dict[str, Any]]
+
+
+def make_sweep(
+    folder: Path,
+    factors: dict[str, Any],
+    values: Values,
+    failed: tuple[tuple[int, int], ...] = (),
+    disturbed: tuple[tuple[int, int], ...] = (),
+    **keys: Any,
+) -> Path:
+    """The folder of a sweep. failed, disturbed: point and repetition of trials. keys: of the sweep file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "base.toml").write_text(GOOD)
+    head = {"name": "s", "scenario": "base.toml", "repetitions": 5} | keys
+    (folder / "sweep.toml").write_text(tomli_w.dumps({**head, "factors": factors}))
+    return fill(folder, plan(folder / "sweep.toml"), values, failed, disturbed)
 
 
 def fill(

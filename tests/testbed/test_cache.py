@@ -30,9 +30,7 @@ def clean(*options: str) -> dict[str, Any]:
 
 def test_the_cache_is_removed_with_sizes_by_entry(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "cellbed" / "traces").mkdir(parents=True)
-    shown = cellbed("clean", "--cache", "--dry-run", status=0).stdout
-    assert "compiled laws" in shown
-    assert "would free " in shown
+    assert "would free " in cellbed("clean", "--cache", "--dry-run", status=0).stdout
     planned = clean("--dry-run")
     assert (cache / "model.onnx").exists()
     assert clean() == planned
@@ -81,7 +79,4 @@ def test_nothing_outside_of_the_cache_is_removed(cache: Path, tmp_path: Path) ->
     refused = cellbed("clean", "--cache", status=2).stderr
     assert refused == f"error: {cache}: a link or another user's folder: its files are not removed\n"
     assert (outside / "file").read_text() == "mine"
-
-
-def test_a_dry_run_is_of_the_cache(cache: Path) -> None:
     assert cellbed("clean", "--dry-run", status=2).stderr == "error: --dry-run needs --cache: add it\n"

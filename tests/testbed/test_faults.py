@@ -18,7 +18,6 @@ from cellbed.scenario.reader import parse
 from cellbed.testbed.plan import make_plan
 from node_programs import BURNER, SERVER
 from scenario_text import app_table, scenario_head, server_keys, tables
-from shell_world import ORDINARY_USER, World, missing, python
 
 MS = 1_000_000
 WRITER = """
@@ -129,35 +128,6 @@ def test_programs_cannot_write_while_the_disk_is_full(run: Path) -> None:
     # Full at once and until its end, though the program writes all the time.
     assert outcomes[begin + 1 :] == ["4096", ""]
     assert (run / "files" / "store" / "edge-0" / "written").stat().st_size > 4096
-
-
-DISK = """
-import subprocess, sys
-sys.path.insert(0, sys.argv[1])
-from cellbed.testbed.machine.state import Record
-from cellbed.testbed.testbed import Testbed
-from emulator_process import line_of_two
-record = Record.create("run")
-with Testbed(line_of_two([], []), record.identifier, disks={"edge": 1 << 20}, record=record) as bed:
-    for full in (True, False):
-        bed.nodes["edge"].fill_disk(full)
-        done = bed.nodes["edge"].spawn(["sh", "-c", "id -u; head -c 4096 /dev/zero > file"], stderr=subprocess.DEVNULL)
-        print(done.wait(), flush=True)
-record.remove()
-"""
-
-
-@pytest.mark.needs_tun
-@pytest.mark.skipif(missing() is not None, reason=missing() or "")
-def test_the_disk_of_a_node_of_an_ordinary_user_can_be_full(world: World) -> None:
-    (world.folder / "emulator_process.py").write_text(
-        (Path(__file__).parent.with_name("support") / "emulator_process.py").read_text()
-    )
-    home = world.home(ORDINARY_USER)
-    done = world.run(["env", f"TMPDIR={home}", *python(DISK, str(world.folder))], user=ORDINARY_USER)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{ORDINARY_USER}\n1\n{ORDINARY_USER}\n0\n"
-    assert not list(home.glob("cellbed-*"))
 
 
 @pytest.mark.needs_tun

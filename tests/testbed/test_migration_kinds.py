@@ -80,20 +80,6 @@ def test_a_state_moves_between_nodes_of_all_kinds_and_no_acknowledged_write_is_l
 
 @pytest.mark.slow
 @needs_container
-def test_a_service_is_redeployed_between_nodes_of_all_kinds(place: Place) -> None:
-    for node in ("pi-0", "cloud-0", "box-0", "pi-0", "box-0", "cloud-0"):
-        account = move(place, node, "redeploy")
-        assert [each["name"] for each in account["phases"]] == ["start", "switch", "drain"]
-        assert place.request("sessions:9000/new") == ""
-        assert place.request("sessions:9000/new", node) == ""
-        assert place.request("sessions:9000/new") == node
-    for node in ("box-0", "pi-0"):
-        moved = place.run("migrate", "sessions", "--to", node, "--strategy", "stop-and-copy")
-        assert "memory moves between nodes of one kind" in moved.stderr
-
-
-@pytest.mark.slow
-@needs_container
 def test_a_machine_that_dies_during_the_move_leaves_the_service_at_its_source(place: Place, far: Machine) -> None:
     assert place.servers()["sessions"] == "cloud-0"
     with writing_sessions(place):

@@ -20,7 +20,6 @@ from shell_world import (
     ECHO,
     GRANTED_USER,
     INTERNET,
-    NAME_SERVER,
     ORDINARY_USER,
     World,
     cellbed,
@@ -37,7 +36,6 @@ else:
     pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 HOST_PORT = "4711"
-RESOLVE = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
 # Notes each connection that comes up in the file ARGV[2].
 NOTING = """
 import socket, sys
@@ -103,14 +101,6 @@ def test_tcp_to_the_outside_runs_from_end_to_end_but_for_a_user_without_the_help
         wait_until(noted.exists)
     else:
         assert not noted.exists()
-
-
-def test_the_outer_device_is_named_after_the_command_and_its_process(world: World) -> None:
-    process = world.start(world.on_path("mm-delay", "1", "sh", "-c", "echo $PPID; read x"), user=GRANTED_USER)
-    supervisor = process.stdout.readline().strip()
-    device = world.run(["ip", "-o", "-4", "address", "show", "dev", f"delay-{supervisor}"]).stdout
-    assert "inet 100.64.0.1 peer 100.64.0.2/32" in device
-    process.communicate("\n", timeout=60)
 
 
 def test_a_kill_of_everything_leaves_nothing(world: World) -> None:
@@ -194,14 +184,6 @@ for name, source in (("own", ""), ("other", "192.0.2.9")):
     except TimeoutError:
         print(name, False)
 """
-
-
-def test_names_resolve_for_a_granted_user_where_the_resolver_is_on_loopback(world: World) -> None:
-    world.serve(NAME_SERVER, "127.0.0.53")
-    world.resolve_with("nameserver 127.0.0.53\n")
-    done = world.shell("--", *python(RESOLVE, "edge.test"), user=GRANTED_USER)
-    assert done.stdout == "203.0.113.7\n", done.stderr
-    assert world.run(["umount", "/etc/resolv.conf"]).returncode == 0
 
 
 def test_a_connection_through_pasta_to_a_distant_server_comes_up(world: World) -> None:

@@ -36,13 +36,6 @@ kind = "program"
 client = {{ on = "endpoint", command = "redis-benchmark -h {{server.address}} -t set -n 40 -c 1 --csv" }}
 server = {{ on = "edge", command = "redis-server --save '' --protected-mode no", ready = {{ port = 6379 }} }}
 
-[apps.load]
-kind = "http"
-url = "http://{{server.address}}:8081/"
-rate = "10 /s"
-server = {{ on = "edge", command = "python3 -m http.server 8081", ready = {{ port = 8081 }} }}
-stop = "2 s"
-
 [apps.web]
 kind = "program"
 after = ["store"]
@@ -149,15 +142,6 @@ def test_each_request_to_redis_is_an_exchange(run: Path) -> None:
 
 
 @needs_nodes
-def test_a_load_of_http_requests_has_a_server_of_the_user(run: Path) -> None:
-    requests = pl.read_parquet(run / "requests.parquet").filter(app="load")
-    assert len(requests) == 20
-    assert (requests["status"] == "ok").all()
-    assert requests["part_uplink_delay"].to_numpy() == pytest.approx(DELAY)
-    assert '"GET / HTTP/1.1" 200' in (run / "raw" / "load.edge-0.server.err").read_text()
-
-
-@needs_nodes
 def test_the_run_ends_with_its_clients_and_reports_each_application(run: Path) -> None:
     description = json.loads((run / "run.json").read_text())
     assert description["status"] == "complete"
@@ -165,7 +149,7 @@ def test_the_run_ends_with_its_clients_and_reports_each_application(run: Path) -
     assert description["duration_ns"] < 300e9
     assert any(note.startswith("all clients had ended after") for note in description["notes"])
     peers = {(peer["app"], peer["port"]) for peer in json.loads((run / "summary.json").read_text())["connections"]}
-    assert peers == {("load", 8081), ("speed", 5201), ("voice", 5202), ("store", 6379), ("web", 8080)}
+    assert peers == {("speed", 5201), ("voice", 5202), ("store", 6379), ("web", 8080)}
     done = in_process("report", str(run), status=0)
     for words in ("nginx on edge", "edge-0 port 6379", "Handshake", "all clients had ended after"):
         assert words in done.stdout

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,34 +21,26 @@ from cellbed.testbed.proof.links import _rate_proof, prove_links
 from cellbed.testbed.proof.prediction import Clock
 from in_process import cellbed
 from run_commands import needs_limits, run
+from scenario_text import scenario_head
 
 MS = 1_000_000
-SCENARIO = """
-name = "proof"
-duration = "1 s"
-[nodes.endpoint]
-cpus = {cpus}
-memory = "{memory}"
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-[links.mobile]
-up = "{up}"
-down = "lte-suburban.down"
-[links.core]
-edge = {core}
-[workload]
-kind = "image-classification"
-on = "edge"
-rate = "1 /s"
-"""
 
 
-def plan(folder: Path, **changes: object) -> Plan:
-    values = {"cpus": 0.5, "memory": "256 MiB", "up": "12 Mbit/s", "core": '"base-edge"', **changes}
-    path = folder / "scenario.toml"
-    path.write_text(SCENARIO.format(**values))
-    return make_plan(load(path))
+def scenario(core: Any = "base-edge", **endpoint: Any) -> str:
+    """A scenario of images. core: delay of its core link; endpoint: keys of its endpoints."""
+    return scenario_head(
+        {"endpoint": endpoint, "edge": {"cpus": 1.0, "memory": "512 MiB"}},
+        mobile={"up": "12 Mbit/s", "down": "lte-suburban.down"},
+        core={"edge": core},
+        name="proof",
+        duration="1 s",
+        workload={"kind": "image-classification", "on": "edge", "rate": "1 /s"},
+    )
+
+
+def plan(folder: Path, text: str) -> Plan:
+    (folder / "scenario.toml").write_text(text)
+    return make_plan(load(folder / "scenario.toml"))
 
 
 @pytest.fixture
@@ -77,7 +70,7 @@ def test_a_busy_machine_is_named_as_the_cause_of_a_failed_proof() -> None:
 
 def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path) -> None:
     cpus = len(os.sched_getaffinity(0))
-    plan(tmp_path, cpus=f"{cpus}.5", memory="8 TiB")
+    plan(tmp_path, scenario(cpus=cpus + 0.5, memory="8 TiB"))
     path = tmp_path / "scenario.toml"
     done = cellbed("run", path, "--dry-run")
     errors = [line.removeprefix("error: ") for line in done.stderr.splitlines()]
@@ -90,7 +83,7 @@ def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path
     for option in ("--overcommit", "--no-limits", "--virtual"):
         assert cellbed("run", path, "--dry-run", option).returncode == 0
     # Nodes that each fit may exceed the machine together.
-    plan(tmp_path, cpus=f"{cpus}\ncount = 64")
+    plan(tmp_path, scenario(cpus=cpus, count=64))
     done = cellbed("run", path, "--dry-run")
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -100,7 +93,7 @@ def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path
 def test_a_limit_that_nothing_can_exceed_is_not_called_measured(tmp_path: Path, groups: list[Group]) -> None:
     cpus = len(os.sched_getaffinity(0))
     for asked, missed in ((cpus, []), (cpus + 6, ["endpoint-0 CPU limit"])):
-        planned = plan(tmp_path, cpus=asked)
+        planned = plan(tmp_path, scenario(cpus=asked))
         group, node = groups[0], planned.node("endpoint-0")
         emulator = Emulator.start(planned.emulator_config())
         group.limit(node.cpus, node.memory_bytes)
@@ -124,7 +117,7 @@ def proved(asked: Plan, real: Plan | None = None) -> dict[str, Proof]:
 def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = plan(tmp_path, cpus="0.5\ncount = 24")
+    asked = plan(tmp_path, scenario(count=24))
     config = asked.emulator_config()
     (off,) = (direction for direction in config["directions"] if direction["name"] == "mobile-7.uplink")
     (delay,) = (stage for stage in off["stages"] if stage["kind"] == "delay")
@@ -144,7 +137,7 @@ def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed
 @pytest.mark.needs_tun
 def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups: list[Group]) -> None:
     # Four nodes at the same time: as asked, with another limit, and two with programs outside their groups.
-    asked = plan(tmp_path, cpus="0.3\ncount = 4", memory="64 MiB")
+    asked = plan(tmp_path, scenario(cpus=0.3, count=4, memory="64 MiB"))
     emulator = Emulator.start(asked.emulator_config())
     limited = []
     for number, (group, join) in enumerate(zip(groups, [True, True, False, False], strict=True)):
@@ -192,13 +185,10 @@ loss = { uplink = 0.3, downlink = { kind = "on-off", on = "20 ms", off = "10 s" 
 
 def plan_of(folder: Path, link: str) -> Plan:
     """The scenario with another mobile link; its downlink is a trace where the link has none."""
-    path = folder / "scenario.toml"
-    text = SCENARIO.format(cpus=0.5, memory="256 MiB", up="", core='"base-edge"')
     replaced = ("up =", *(("down =",) if "down =" in link or "profile =" in link else ()))
-    kept = [line for line in text.splitlines() if not line.startswith(replaced)]
+    kept = [line for line in scenario().splitlines() if not line.startswith(replaced)]
     kept.insert(kept.index("[links.mobile]") + 1, link)
-    path.write_text("\n".join(kept))
-    return make_plan(load(path))
+    return plan(folder, "\n".join(kept))
 
 
 @pytest.mark.needs_tun
@@ -281,7 +271,7 @@ SENT = [round(number * MS / 1.4) for number in range(350)]
 
 def rate_state(folder: Path, sent: list[int], received: list[int]) -> str:
     """The proof of the rate of the uplink, by when a flow was sent and, from its beginning on, received."""
-    path = plan(folder).path("endpoint-0", "edge-0")
+    path = plan(folder, scenario()).path("endpoint-0", "edge-0")
     uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
     flow = {"sent_ns": sent, "received_ns": [*received, *[None] * (len(sent) - len(received))]}
     return _rate_proof(path, uplink, flow, Clock(0, 0)).state
@@ -306,7 +296,7 @@ def test_a_slower_link_does_not_hold_where_the_first_arrivals_are_seen_late(tmp_
 
 @pytest.mark.needs_tun
 def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> None:
-    proofs = proved(plan(tmp_path, core='{ kind = "place", name = "base-edge", rate = "1 Gbit/s" }'))
+    proofs = proved(plan(tmp_path, scenario({"kind": "place", "name": "base-edge", "rate": "1 Gbit/s"})))
     assert all(proof.ok for proof in proofs.values()), proofs
     assert proofs["mobile-0.uplink rate"].proved
     core = proofs["core-edge-0.uplink rate"]

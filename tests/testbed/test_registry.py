@@ -1,22 +1,18 @@
 """The registry of live runs: what `cellbed clean` does with records, and what no record can have it do."""
 
-import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellbed.runformat.folder import write_json
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.state import Record, parse_record
 from cellbed_node.temporary import temporary_folder
@@ -215,45 +211,6 @@ def test_a_record_is_not_written_through_a_link_or_outside(live: Path, tmp_path:
     record.note_cgroup(Path("/sys/fs/cgroup", record.identifier))
     assert victim.read_text() == "kept"
     assert parse_record((live / f"{record.identifier}.json").read_bytes(), record.identifier) == record
-
-
-def interrupt_at_each_line(write: Callable[[], object], function: Callable[..., object]) -> Iterator[int]:
-    """Call `write` with an interrupt before the first line of `function`, then the second, …, until it is written."""
-    for wanted in itertools.count(1):
-        lines = 0
-
-        def trace(frame: FrameType, event: str, _: object, wanted: int = wanted) -> Any:
-            nonlocal lines
-            if frame.f_code is not getattr(function, "__code__", None):
-                return None
-            lines += event == "line"
-            if event == "line" and lines == wanted:
-                raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            write()
-        except KeyboardInterrupt:
-            yield wanted
-        else:
-            return
-        finally:
-            sys.settrace(before)
-
-
-def test_an_interrupt_while_a_file_is_written_leaves_no_other_file(live: Path) -> None:
-    record = Record.create("run")
-    for line in interrupt_at_each_line(record.save, Record.save):
-        assert [path.name for path in live.iterdir()] == [f"{record.identifier}.json"], line
-        assert json.loads((live / f"{record.identifier}.json").read_bytes())["identifier"] == record.identifier
-    record.remove()
-    assert list(live.iterdir()) == []
-    (path := live / "run.json").write_text("{}\n")
-    for line in interrupt_at_each_line(lambda: write_json(path, {"a": 1}), write_json):
-        assert list(live.iterdir()) == [path], line
-    assert json.loads(path.read_text()) == {"a": 1}
 
 
 texts = st.sampled_from([NAME, f"/a/{NAME}", f"/a/../{NAME}", f"/{NAME}.sock", f"/tmp/cellbed-{NAME}", "run", "/"])

@@ -38,7 +38,6 @@ from cellbed.testbed.testbed import Testbed
 from cellbed_node import agent, temporary
 from cellbed_node import errors as node_errors
 from cellbed_node.agent import WINDOW, Wire
-from cellbed_node.offloading.broker import find_mosquitto
 from container_images import NEEDED, import_image
 from descendants import descendants
 from in_process import cellbed
@@ -616,30 +615,6 @@ faults = [
     assert nodes["pi-0"]["facts"]["tunnel"].startswith("VXLAN")
     clock = nodes["pi-0"]["clock"]
     assert abs(clock["offset_ns"]) <= clock["uncertainty_ns"]
-
-
-@pytest.mark.slow
-@pytest.mark.needs_tun
-def test_broker_service_and_clients_run_on_machines_over_ssh(ssh_machine: Machine, tmp_path: Path) -> None:
-    with open_bed(ssh_machine.backend(), tmp_path) as bed:
-        imports = ["python3", "-c", "import numpy, onnxruntime, PIL"]
-        lacks = node(bed).spawn(imports, stderr=subprocess.DEVNULL).wait()
-    if lacks or find_mosquitto() is None:
-        pytest.skip("mosquitto, or packages of python3 for all users are missing: numpy, onnxruntime, pillow")
-    (tmp_path / "far.toml").write_text(f"""
-name = "far"
-duration = "3 s"
-nodes.endpoint = {{ cpus = 0.5, memory = "128 MiB" }}
-nodes.edge = {{ cpus = 0.5, memory = "512 MiB", backend = {ssh_machine.toml} }}
-links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
-links.core.edge = "3 ms"
-apps.images = {{ kind = "image-classification", server = "edge", rate = "2 /s" }}
-""")
-    cellbed("run", str(tmp_path / "far.toml"), "--out", str(tmp_path), "--no-limits", status=0)
-    (path,) = tmp_path.glob("far-*")
-    requests = pl.read_parquet(path / "requests.parquet")
-    assert set(requests["status"]) == {"ok"}
-    assert requests["part_inference"].min() > 0  # type: ignore[operator]
 
 
 @pytest.mark.slow

@@ -41,8 +41,8 @@ class Page:
         connection.request(method, path, body or None, named | ({"Cookie": cookie} if cookie else {}))
         return Reply(connection.getresponse())
 
-    def do(self, form: object, **options: Any) -> "Reply":
-        return self.get(f"{self.base}do", method="POST", body=json.dumps(form), **options)
+    def do(self, words: object, **options: Any) -> "Reply":
+        return self.get(f"{self.base}do", method="POST", body=json.dumps(words), **options)
 
 
 class Reply:
@@ -92,32 +92,43 @@ def test_only_names_of_the_loopback_are_served(page: Page) -> None:
 
 
 def test_a_command_needs_the_token_as_a_header(page: Page) -> None:
-    form = {"verb": "link", "bed": "x", "link": "y", "settings": ["up"]}
-    assert page.do(form).status == 403, "the cookie alone"
-    assert page.do(form, X_Cellbed_Token="wrong").status == 403
-    assert page.do(form, X_Cellbed_Token=page.token, cookie=None).status == 403
-    assert page.do(form, X_Cellbed_Token=page.token, Origin="http://127.0.0.1:1").status == 403
+    words = ["link", "set", "x", "y", "up"]
+    assert page.do(words).status == 403, "the cookie alone"
+    assert page.do(words, X_Cellbed_Token="wrong").status == 403
+    assert page.do(words, X_Cellbed_Token=page.token, cookie=None).status == 403
+    assert page.do(words, X_Cellbed_Token=page.token, Origin="http://127.0.0.1:1").status == 403
     assert page.get(f"{page.base}do", X_Cellbed_Token=page.token).status == 404
-    assert page.get(page.base, method="PUT").status == 405
-    own = page.do(form, X_Cellbed_Token=page.token, Origin=f"http://127.0.0.1:{page.port}")
+    assert page.get(page.base, method="PUT").status == 501
+    own = page.do(words, X_Cellbed_Token=page.token, Origin=f"http://127.0.0.1:{page.port}")
     assert own.status == 200
     malformed: Any
-    for malformed in ([], {"verb": "exec"}, {"verb": "down", "bed": "--all"}):
+    for malformed in ([], {}, "down", [7], ["exec", "x", "sh"], ["down", "none"], ["up", "a\nb"]):
         refused = page.do(malformed, X_Cellbed_Token=page.token)
         assert (refused.status, "error" in json.loads(refused.text)) == (400, True)
 
 
 def test_a_command_shows_its_words_and_its_error(page: Page) -> None:
-    assert page.do({"verb": "down", "bed": "none"}, X_Cellbed_Token=page.token).status == 200
+    assert page.do(["up", "none.toml"], X_Cellbed_Token=page.token).status == 200
     connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
     connection.request("GET", f"{page.base}events", headers={"Cookie": page.cookie})
     events = connection.getresponse()
     seen = ""
-    while '"status":2' not in seen:  # the test has a time limit
-        seen += events.readline().decode()
-    assert "cellbed down none" in seen
-    assert "error: nothing is running" in seen or "no live run" in seen
+    while "cellbed up none.toml" not in seen:  # the test has a time limit
+        seen = events.readline().decode()
+    assert '"status":2' in seen
+    assert "error: none.toml: no such file" in seen
     connection.close()
+
+
+def test_idle_connections_of_others_delay_nothing(page: Page) -> None:
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", page.port))) for _ in range(80)]
+        for connection in idle[-40:]:
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+        assert page.get(page.base).status == 200
+        idle[0].settimeout(60)
+        assert idle[0].recv(1) == b"", "the oldest has ended"
+        assert idle[-1].recv(1) == b"", "and later, the others"
 
 
 def test_no_page_may_reach_the_network_or_be_framed(page: Page) -> None:
@@ -157,12 +168,11 @@ def test_malformed_requests_end_their_connection_only(page: Page) -> None:
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 10_000,
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n" + bytes(100_000),
     ):
-        with socket.create_connection(("127.0.0.1", page.port)) as connection:
+        with socket.create_connection(("127.0.0.1", page.port)) as connection, contextlib.suppress(OSError):
             connection.sendall(content)
             connection.shutdown(socket.SHUT_WR)
-            with contextlib.suppress(ConnectionResetError):
-                while connection.recv(1 << 16):
-                    pass
+            while connection.recv(1 << 16):
+                pass
     assert page.get(page.base).status == 200
 
 

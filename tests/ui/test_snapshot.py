@@ -5,17 +5,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed.measure.meter import Reading
 from cellbed.support.console import Console
-from cellbed.ui.finished import Finished, scenario_files
-from cellbed.ui.jobs import JobError, words
+from cellbed.ui.finished import entries, find, scenario_files
 from cellbed.ui.reader import Tail
 from cellbed.ui.snapshot import Bed, difference
-from cellbed.ui.terminal import draw, share
+from cellbed.ui.terminal import draw
 from scenario_text import GOOD
 
 SECOND = 1_000_000_000
@@ -30,7 +28,6 @@ RUN = {
         {"name": "edge-0", "class": "edge", "cpus": 2.0, "limits_enforced": False, "clock": {"offset_ns": 500}},
     ],
     "applications": [{"name": "web", "title": "a web", "clients": ["endpoint-0"], "servers": ["edge-0"]}],
-    "directions": [{"name": "mobile-0.uplink", "description": "5 Mbit/s"}],
 }
 STAGES = [{"kind": "delay", "fixed_ns": 1_000_000}]
 
@@ -64,15 +61,12 @@ def test_a_request_has_the_parts_that_its_programs_have_stamped() -> None:
         {"request": "malformed"},
     )
     found.take_requests([("web", "endpoint-0", requests + b'{"cut short')])
-    content = found.content(3 * SECOND)
-    third, first, second = content["requests"].values()
+    third, first, second = found.content()["requests"].values()
     assert first["parts"] == {"endpoint": 1, "uplink": 10, "remote": 20, "downlink": 5}
     assert (first["latency"], first["at_s"], first["node"]) == (36, 1, "endpoint-0")
     assert second["parts"] == {"endpoint": 1, "path": 36}
     assert third["status"] == "timed-out"
     assert "latency" not in third
-    assert content["rates"] == {"web": {"per_s": 1.5, "failed": 1, "median": 36.5, "longest": 37}}
-    assert bed().content(0)["rates"] == {}
 
 
 def test_nodes_show_their_use_beside_their_limits() -> None:
@@ -82,7 +76,7 @@ def test_nodes_show_their_use_beside_their_limits() -> None:
         for tenth in range(30)
     ]
     found.take_samples(lines(*samples, {"node": "edge-0", "cpu_ns": None, "memory_bytes": None}, {"node": "x"}))
-    nodes = found.content(0)["nodes"]
+    nodes = found.content()["nodes"]
     assert nodes["endpoint-0"] == {"type": "endpoint", "cpus": 1.0, "memory_limit": 100, "cpu": 0.5, "memory": 50}
     assert nodes["edge-0"] == {"type": "edge"}, "limits are not enforced, and use is unknown"
 
@@ -99,7 +93,7 @@ def test_faults_and_moves_last_from_their_begin_to_their_end() -> None:
             event("move ended", "web to edge-0", failed="no reply"),
         )
     )
-    content = found.content(0)
+    content = found.content()
     assert content["programs"] == {"web.edge-0.server": {"node": "edge-0", "state": "ended with status -9"}}
     assert list(content["now"].values()) == ["fault: edge-0 crashes"]
     texts = [each["text"] for each in content["events"].values()]
@@ -107,27 +101,18 @@ def test_faults_and_moves_last_from_their_begin_to_their_end() -> None:
         "link changed: mobile-0.uplink, from 5 Mbit/s to 1 Mbit/s",
         "move ended: web to edge-0, failed no reply",
     ]
-    found.take_directions([{"name": "mobile-0.uplink", "from": "endpoint-0", "to": "tower", "stages": STAGES}])
-    assert found.content(0)["directions"]["mobile-0.uplink"]["does"] == "5 Mbit/s; by hand: 1 Mbit/s"
 
 
 def test_a_shell_has_links_alone() -> None:
     shell = Bed("shell-1", "shell", None)
     shell.take_directions([{"name": "link.uplink", "from": "inside", "to": "outside", "stages": STAGES}])
-    shell.take_readings([Reading("link.uplink", 1e6, 100, 1, None, None, {"loss": 2}, closed=True)])
-    content = shell.content(0)
-    assert content["links"] == {
-        "link.uplink": {"rate": 1_000_000, "queue": 100, "packets": 1, "dropped": {"loss": 2}, "closed": True}
-    }
+    reading = Reading("link.uplink", 1e6, 100, 1, None, None, {"loss": 2}, closed=True)
+    shell.take_readings([reading])
+    content = shell.content()
+    unknown = {"delay_ms": None, "longest_ms": None}
+    assert Reading("link.uplink", **unknown | content["links"]["link.uplink"]) == reading
     assert content["directions"]["link.uplink"]["does"] == "1 ms one way"
     assert (content["state"], content["nodes"]) == ("running", {})
-
-
-@pytest.mark.parametrize("damage", [None, [], {"nodes": 5}, {"nodes": [{}]}, {"applications": [7]}, {"directions": {}}])
-def test_a_damaged_description_is_left_out(damage: Any) -> None:
-    found = Bed("x", "run", "/x")
-    found.take_description(damage if isinstance(damage, dict) else {"nodes": damage, "applications": damage})
-    assert found.content(0)["nodes"] == {}
 
 
 JSON = st.recursive(
@@ -185,9 +170,9 @@ def test_any_lines_of_programs_leave_a_state_that_a_page_can_read(values: list[d
     found.take_samples(content)
     found.take_served("web", "edge-0", content)
     found.take_requests([("web", "endpoint-0", content)])
-    found.take_description({"nodes": values, "applications": values, "directions": values})
-    state = json.loads(json.dumps(found.content(SECOND), allow_nan=False))
-    Console(width=80, file=io.StringIO()).print(draw(state, 1.0, rows=24, width=80))
+    found.take_description({"nodes": values, "applications": values})
+    state = json.loads(json.dumps(found.content(), allow_nan=False))
+    Console(width=80, file=io.StringIO()).print(draw(state, rows=24, width=80))
 
 
 def test_a_file_is_read_line_by_line_as_it_grows(tmp_path: Path) -> None:
@@ -223,16 +208,15 @@ def test_finished_runs_and_sweeps_are_listed(tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "run.json").write_text("[]")
     (tmp_path / "other").mkdir()
-    finished = Finished(tmp_path)
-    found = {each["key"]: each for each in finished.entries()}
+    found = {each["key"]: each for each in entries(tmp_path)}
     assert [*found] == ["two", "one", "sweep"] or [*found] == ["sweep", "two", "one"]
     assert found["one"]["apps"] == [{"name": "web", "requests": 9, "answered": 8, "median": 0.1}]
     assert (found["one"]["status"], found["one"]["verdict"]) == ("disturbed", "1 of 1 met")
     assert (found["one"]["report"], found["two"]["report"], found["sweep"]["trials"]) == (True, False, 1)
-    assert finished.find("one") == tmp_path / "one"
+    assert find(tmp_path, "one") == tmp_path / "one"
     for key in ("", ".", "..", "../x", "one/..", "/", "other", "none"):
-        assert finished.find(key) is None
-    assert Finished(tmp_path / "none").entries() == []
+        assert find(tmp_path, key) is None
+    assert entries(tmp_path / "none") == []
 
 
 def test_scenario_files_are_found(tmp_path: Path) -> None:
@@ -240,44 +224,3 @@ def test_scenario_files_are_found(tmp_path: Path) -> None:
     (tmp_path / "scenarios" / "a.toml").write_text(GOOD)
     (tmp_path / "pyproject.toml").write_text("[project]")
     assert scenario_files(tmp_path) == ["scenarios/a.toml"]
-
-
-LINK = {"verb": "link", "bed": "b", "link": "m", "settings": ["rate=5 Mbit/s", "up"]}
-FORMS: dict[str, dict[str, Any]] = {
-    "up x.toml --out /runs": {"verb": "up", "file": "x.toml"},
-    "up x.toml --name b --start --no-proof --out /runs": {
-        "verb": "up", "file": "x.toml", "name": "b", "start": True, "proof": False,
-    },
-    "down b": {"verb": "down", "bed": "b"},
-    "link set b m rate=5 Mbit/s up": LINK,
-    "migrate a --to e --testbed b": {"verb": "migrate", "bed": "b", "app": "a", "to": "e", "strategy": ""},
-    "report /runs/r --open no": {"verb": "report", "run": "r"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("expected", FORMS)
-def test_a_form_becomes_a_command(expected: str) -> None:
-    assert " ".join(words(FORMS[expected], Path("/runs"))) == expected
-
-
-REFUSED: list[dict[str, Any]] = [
-    {},
-    {"verb": "exec"},
-    {"verb": "down"},
-    *({"verb": "up", "file": file} for file in (None, 7, "", "--out=/etc", "a\nb", "x" * 2000)),
-    *({"verb": "down", "bed": bed} for bed in ("", " ", "--all")),
-    *(LINK | {"settings": settings} for settings in ([], "up", [7], ["--json"])),
-]
-
-
-@pytest.mark.parametrize("form", REFUSED)
-def test_a_form_without_its_fields_or_with_options_is_refused(form: dict[str, Any]) -> None:
-    with pytest.raises(JobError):
-        words(form, Path("/runs"))
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(0, 60))
-def test_tables_share_the_lines_of_a_terminal(wanted: list[int], rows: int) -> None:
-    given_ = share(wanted, rows)
-    assert sum(given_) <= rows
-    assert all(lines <= most + 1 and lines != 1 for lines, most in zip(given_, wanted, strict=True))

@@ -17,39 +17,6 @@ def same(one: Outcomes, other: Outcomes) -> bool:
     return all(np.array_equal(getattr(one, each.name), getattr(other, each.name)) for each in fields(Outcomes))
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        LINK,
-        Link(rate="lte-suburban.up", queue="codel", delay="20 ms", loss="2 %", duplication="5 %", corruption="5 %"),
-        Link(rate="lte-suburban.up", outage=[("50 ms", "30 ms")], loop=False, start="1 s"),
-        Link(rate={"kind": "radio", "profile": "lowband-good", "way": "uplink"}),
-    ],
-    ids=["constant", "trace", "outage", "radio"],
-)
-def test_one_user_has_its_link_for_itself(link: Link) -> None:
-    sizes = 100 + np.arange(len(TIMES)) % 1400
-    shared = Cell([link], scheduler="proportional-fair").run([TIMES], [sizes])
-    assert same(shared.users[0], link.run(TIMES, sizes))
-    # Beside silent users, too.
-    assert same(
-        Cell([link, link], scheduler="proportional-fair").run([[], TIMES], [[], sizes]).users[1], shared.users[0]
-    )
-
-
-@pytest.mark.parametrize(
-    "scheduler", ["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
-)
-def test_users_with_equal_channels_share_equally(scheduler: str) -> None:
-    shared = Cell([{"rate": "12 Mbit/s"}] * 4, scheduler=scheduler).run([np.zeros(50, np.int64)] * 4, 1500)
-    assert shared.served.tolist() == [50_000_000] * 4
-    leaving = np.sort(np.concatenate([each.departed for each in shared.users]))
-    assert (np.diff(leaving) == 1_000_000).all()
-    if scheduler not in ("priority", "shortest-remaining"):
-        counts = [np.count_nonzero(each.departed <= 100_000_000) for each in shared.users]
-        assert max(counts) - min(counts) <= 1
-
-
 def test_schedulers_choose_by_priority_rate_and_remaining_bytes() -> None:
     at_once = [np.zeros(20, np.int64)] * 2
     users = [{"rate": "12 Mbit/s"}, {"rate": "24 Mbit/s"}]

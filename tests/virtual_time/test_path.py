@@ -71,11 +71,38 @@ def test_downloads_one_after_the_other(path: Path) -> None:
     assert cut.taken.tolist() == [-1]
 
 
-def test_each_control_has_its_law() -> None:
-    lossy = Path(Link(delay="20 ms"), Link(rate="20 Mbit/s", queue="200 kB", delay="20 ms", loss="1 %"))
-    controls: list[Literal["bbr", "cubic", "newreno"]] = ["bbr", "cubic", "newreno"]
-    taken = [lossy.copy().downloads(sizes=[5_000_000], tcp=Tcp(control=control)).taken[0] for control in controls]
-    assert 2 * taken[0] < min(taken[1:]), "BBR does not take a loss for congestion"
+class Delaying:
+    """A network outside of the model, with a fixed delay."""
+
+    def __init__(self) -> None:
+        self.inside: list[tuple[int, int]] = []
+
+    def send(self, direction: int, at_ns: int, number: int, size: int) -> None:
+        if size == 13:
+            raise RuntimeError("refused")
+        self.inside.append((at_ns + 20_000_000 + direction, number))
+
+    def advance(self, until_ns: int) -> tuple[int, list[int]]:
+        now = min([until_ns, *(at for at, _ in self.inside)])
+        departed = [number for at, number in self.inside if at <= now]
+        self.inside = [packet for packet in self.inside if packet[0] > now]
+        return now, departed
+
+
+def test_a_path_over_an_outside_network_is_that_of_links_with_the_same_delay() -> None:
+    equal = Path(Link(delay="20 ms"), Link.of_stages([{"kind": "delay", "fixed_ns": 20_000_001}]))
+    outside = Path(Link(), Link(), outside=Delaying())
+    for path in (outside, equal):
+        assert path.trains(lengths=[1, 5]).completion.tolist() == [40_000_001] * 2
+    sizes = [1_000, 300_000]
+    assert outside.downloads(sizes=sizes).taken.tolist() == equal.downloads(sizes=sizes).taken.tolist()
+    with pytest.raises(ValueError, match="cannot be copied"):
+        outside.copy()
+
+
+def test_an_error_of_an_outside_network_ends_the_run() -> None:
+    with pytest.raises(RuntimeError, match="refused"):
+        Path(Link(), Link(), outside=Delaying()).round_trips(count=3, interval=1_000_000, request=13)
 
 
 def test_a_changing_link_is_that_of_its_description() -> None:

@@ -197,30 +197,6 @@ def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) ->
     assert not groups_of(identifier)
 
 
-@pytest.mark.parametrize(
-    "phase",
-    [*(pytest.param(phase, marks=pytest.mark.slow) for phase in ("preparing", "measuring", "bringing up", "starting")),
-     "running for"],
-)  # fmt: skip
-def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) -> None:
-    process, identifier = run_until(tmp_path, phase)
-    if phase == "running for":
-        time.sleep(1.0)
-    process.kill()
-    process.wait()
-    assert cellbed("clean").returncode == 0
-    assert not processes_of(identifier)
-    assert not groups_of(identifier)
-    assert identifier not in {record.identifier for record in records()}
-    if phase != "running for":
-        assert not list((tmp_path / "runs").glob("*")), "a folder in which nothing was measured"
-    else:
-        folder = only_folder(tmp_path / "runs")
-        assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
-        cellbed("report", folder, "--open", "no", status=0)
-        assert (folder / "report.html").exists()
-
-
 def run_until(tmp_path: Path, phase: str) -> tuple[subprocess.Popen[str], str]:
     """A run of a minute that has reached a phase, and the identifier of its record."""
     process = subprocess.Popen(
@@ -245,22 +221,6 @@ def wait_for_phase(process: subprocess.Popen[str], phase: str) -> str:
     return mine[0] if mine else "no-record"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("phase", ["measuring", "starting"])
-def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> None:
-    process, identifier = run_until(tmp_path, phase)
-    for child, line in descendants(process.pid).items():
-        if b"import emulate" in line:
-            os.kill(child, signal.SIGKILL)
-    _, errors = process.communicate()
-    assert process.returncode == 1
-    assert "error: the emulator ended unexpectedly" in errors
-    assert "Traceback" not in errors
-    assert not groups_of(identifier)
-    for folder in (tmp_path / "runs").iterdir():
-        assert cellbed("report", folder).returncode == 0
-
-
 def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Path) -> None:
     process, identifier = run_until(tmp_path, "starting")
     while not (brokers := [pid for pid in processes_of(identifier) if b"mosquitto\0-c" in words(pid)]):
@@ -272,7 +232,6 @@ def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Pat
     assert "error: workload.edge-0.broker on edge-0 was killed by signal 9" in errors
 
 
-@pytest.mark.slow
 def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In the registry of all others, a run of another test may be the next one.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

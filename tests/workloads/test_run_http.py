@@ -167,7 +167,7 @@ def _run(here: Path, text: str, *options: str | Path) -> Path:
 @pytest.fixture(scope="module")
 def predicted(folder: Path) -> Path:
     """The folder of a prediction of the applications that have a model, by the profile of the run."""
-    return _run(folder.parents[1], SCENARIO[: SCENARIO.index("[apps.crowded]")], "--virtual", "--profile", folder)
+    return _run(folder.parents[1], SCENARIO[: SCENARIO.index("[apps.polite]")], "--virtual", "--profile", folder)
 
 
 def _requests(run: Path, app: str) -> pl.DataFrame:
@@ -235,6 +235,13 @@ def test_a_prediction_has_the_spans_of_the_real_run(folder: Path, predicted: Pat
     assert server[0].min() * 0.99 <= server[1].min() <= server[1].max() <= server[0].max() * 1.01
     assert foreseen["residual_s"].abs().max() < 1e-6
     assert "Server: query" in (predicted / "report.html").read_text()
+
+
+def test_a_prediction_is_near_the_real_run_whose_replies_share_the_link(folder: Path, predicted: Path) -> None:
+    # Most of it is the wait behind other replies, on any machine.
+    real, foreseen = (_requests(run, "crowded")["latency_s"] for run in (folder, predicted))
+    for share in (0.5, 0.9):
+        assert foreseen.quantile(share) == pytest.approx(real.quantile(share), rel=0.15)
 
 
 def test_spans_of_a_plain_program_divide_the_time_of_its_connections(folder: Path) -> None:

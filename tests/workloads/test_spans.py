@@ -22,9 +22,6 @@ import cellbed
 import in_process
 from any_text import ODD_TEXT, many
 from cellbed import spans
-from cellbed.measure.connections import read_connections
-from cellbed.measure.reported import attach
-from cellbed.measure.run_folder import read_run
 from cellbed.measure.services import attach_services
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.programs.reports import (
@@ -510,33 +507,3 @@ def test_a_run_decomposes_the_requests_that_its_client_reports(tmp_path: Path) -
     assert application.decompositions[0].requests
     assert [each.app for each in run.summary.connections if each.port == 8080] == ["shop"]
     assert "Client, before sending" in (folder / "report.html").read_text()
-
-
-KNOWN = HEAD.replace("base_delay", 'loss = "1 %"\nbase_delay') + app_table(
-    "shop",
-    "http",
-    url="http://{server.address}:8080/",
-    rate="20 /s",
-    arrivals="poisson",
-    server=server_keys([sys.executable, "SERVER"], 8080),
-)
-
-
-@pytest.mark.slow
-@pytest.mark.needs_tun
-def test_requests_found_by_their_times_have_the_parts_of_those_whose_bytes_are_known(tmp_path: Path) -> None:
-    run = in_process.run_apart(tmp_path, KNOWN, server=SERVER)
-    description = read_run(run)
-    description["applications"][0]["variant"] = "reported"
-    truth = pl.read_parquet(run / "requests.parquet").filter(status="ok")
-    times = {"begin_ns": "started_ns", "reply_ns": "reply_ns"}
-    found, _ = attach(truth.select("app", "request", "endpoint", "status", **times), read_connections(run, description))
-    both = truth.join(
-        found.select("request", port="local_port", served="served_ns", sending="uplink_sending_ns"), on="request"
-    )
-    right = both.filter(pl.col("port") == pl.col("local_port")).drop_nulls("residual_s")
-    assert len(right) > 0.6 * len(truth)  # fewer than all on a busy machine
-    server = pl.col("part_server") + pl.col("part_service_query")
-    for part, known in (("served", server), ("sending", pl.col("part_uplink_transport"))):
-        near = (pl.col(part) / 1e9 - known).abs() < 1e-3
-        assert right.filter(near).height > 0.8 * right.height  # on a busy machine some are taken for their neighbours

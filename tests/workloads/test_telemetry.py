@@ -25,7 +25,6 @@ from cellbed.measure import telemetry
 from cellbed.measure.connections import SCHEMA as CONNECTIONS
 from cellbed.measure.connections import TALK
 from cellbed.measure.reported import attach
-from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.telemetry import arrange, read_traces
 from cellbed.runformat.description import Reported
 from cellbed.runformat.spans import REPORTED
@@ -476,13 +475,6 @@ def test_any_stored_bytes_give_spans_or_an_error(
     content = HEADER.pack(len(content), 1, 0) + content if framed else content
     (folder / "raw" / "phone-0.otlp").write_bytes(content)
     value_or_line(lambda: read_traces(folder, {"applications": [SHOP.as_json()], "nodes": []}))
-
-
-def test_a_file_that_is_no_record_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw" / "phone-0.otlp").write_bytes(b"\xff" * 100)
-    with pytest.raises(MeasureError, match="not stored exports"):
-        read_traces(tmp_path, {"applications": [], "nodes": []})
 
 
 SCENARIO = (

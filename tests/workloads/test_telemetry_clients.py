@@ -2,8 +2,6 @@
 server."""
 
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,7 +92,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 for _ in range(3):
     requests.get("http://127.0.0.1:9000/")
 """
-ENDS_EARLY = {"requests": 2, "urllib3": 10, "httpx": 12, "aiohttp": 12, "undici": 0, "go": 0}
+ENDS_EARLY = {"requests": 2, "urllib3": 10, "httpx": 12, "aiohttp": 12}
 """Spans of twelve that end with the headers of their replies, or later where the client had to wait for a processor;
 the others end after the last byte."""
 SCENARIO = scenario_head(
@@ -149,117 +147,3 @@ def check(folder: Path, commands: dict[str, list[str]], programs: dict[str, str]
 
 def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines() if line]
-
-
-NODE = {
-    "@opentelemetry/exporter-trace-otlp-proto": "0.223.1",
-    "@opentelemetry/instrumentation": "0.223.0",
-    "@opentelemetry/instrumentation-undici": "0.33.0",
-    "@opentelemetry/sdk-trace-node": "2.12.1",
-}
-UNDICI = """
-const { NodeTracerProvider, BatchSpanProcessor } = require("@opentelemetry/sdk-trace-node");
-const { OTLPTraceExporter } = require("@opentelemetry/exporter-trace-otlp-proto");
-const { registerInstrumentations } = require("@opentelemetry/instrumentation");
-const { UndiciInstrumentation } = require("@opentelemetry/instrumentation-undici");
-const provider = new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
-provider.register();
-registerInstrumentations({ instrumentations: [new UndiciInstrumentation()] });
-
-const clock = () => process.hrtime.bigint();
-async function main(url) {
-  for (let number = 0; number < 6; number++)
-    for (const kind of ["whole", "paused"]) {
-      const path = `/${kind}/undici/${number}`, begin = clock();
-      const body = await (await fetch(url + path)).arrayBuffer();
-      if (body.byteLength !== 20000) throw new Error(`${body.byteLength} bytes`);
-      console.log(`["${path}", ${begin}, ${clock()}]`);
-    }
-  await provider.shutdown();
-}
-main(process.argv.at(-1));
-"""
-GO = """
-package main
-
-import (
-	"context"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/trace"
-	"golang.org/x/sys/unix"
-)
-
-func clock() int64 {
-	var now unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	return now.Nano()
-}
-
-func fetch(client http.Client, path string) error {
-	begin := clock()
-	reply, err := client.Get(os.Args[1] + path)
-	if err != nil {
-		return err
-	}
-	defer reply.Body.Close()
-	if body, err := io.ReadAll(reply.Body); err != nil || len(body) != 20000 {
-		return fmt.Errorf("%d bytes: %w", len(body), err)
-	}
-	_, err = fmt.Printf("[%q, %d, %d]\\n", path, begin, clock())
-	return err
-}
-
-func main() {
-	exporter, err := otlptracehttp.New(context.Background())
-	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	transport := otelhttp.NewTransport(http.DefaultTransport, otelhttp.WithTracerProvider(provider))
-	for number := 0; err == nil && number < 12; number++ {
-		path := fmt.Sprintf("/%s/go/%d", []string{"whole", "paused"}[number%2], number/2)
-		err = fetch(http.Client{Transport: transport}, path)
-	}
-	if err != nil {
-		panic(err)
-	}
-	provider.Shutdown(context.Background())
-}
-"""
-MODULES = (
-    "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp@v0.72.0",
-    "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp@v1.47.0",
-    "go.opentelemetry.io/otel/sdk@v1.47.0",
-    "golang.org/x/sys@v0.50.0",
-)
-
-
-def installed(folder: Path, *commands: list[str]) -> None:
-    """Run commands that need a registry; skip the test where one is missing or fails."""
-    for command in commands:
-        if shutil.which(command[0]) is None:
-            pytest.skip(f"needs {command[0]}")
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"{' '.join(command[:3])}: {done.stderr[-500:]}")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_fetch_of_node_ends_with_its_replies(tmp_path: Path) -> None:
-    names = [f"{name}@{version}" for name, version in NODE.items()]
-    installed(tmp_path, ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *names])
-    (tmp_path / "undici.js").write_text(UNDICI)
-    check(tmp_path, {"undici": ["node", str(tmp_path / "undici.js")]}, {})
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_net_http_of_go_ends_with_its_replies(tmp_path: Path) -> None:
-    (tmp_path / "main.go").write_text(GO)
-    for command in (["go", "mod", "init", "clients"], ["go", "get", *MODULES], ["go", "build", "-o", "client", "."]):
-        installed(tmp_path, command)
-    check(tmp_path, {"go": [str(tmp_path / "client")]}, {})

@@ -21,7 +21,7 @@ from cellbed.workloads.transfers import kind
 from cellbed_node.transfers import udp
 from in_process import cellbed, run_scenario
 from run_commands import free_port
-from scenario_text import NODES
+from scenario_text import NODES, scenario_head
 from workload_needs import needs_openssl
 from workload_program import SECOND, Node, Program
 
@@ -103,31 +103,16 @@ def test_over_tcp_bytes_are_exact_and_overhead_and_repetitions_are_those_of_the_
     assert requests["retransmitted"].sum() == again > 0
 
 
-SITES = """name = "sites"
-duration = "4 s"
-[nodes.endpoint]
-count = 2
-cell = "north"
-cpus = 0.5
-memory = "256 MiB"
-route = [{ at = "1 s", cell = "south" }, { at = "2 s", cell = "north", queued = "drop", down = "20 Mbit/s" }]
-[nodes.edge]
-site = "north"
-cpus = 0.5
-memory = "256 MiB"
-[links.mobile]
-up = "20 Mbit/s"
-down = "40 Mbit/s"
-base_delay = "5 ms"
-loss = "0.5 %"
-proxy = { kind = "mmcptp" }
-[sites]
-north = { core = "10 ms" }
-south = { core = "10 ms" }
-[cells]
-north = { site = "north", scheduler = "round-robin" }
-south = { site = "south", scheduler = "round-robin" }
-"""
+ROUTE = [{"at": "1 s", "cell": "south"}, {"at": "2 s", "cell": "north", "queued": "drop", "down": "20 Mbit/s"}]
+SITES = scenario_head(
+    {"endpoint": {"count": 2, "cell": "north", "route": ROUTE}, "edge": {"site": "north"}},
+    mobile={"down": "40 Mbit/s", "base_delay": "5 ms", "loss": "0.5 %", "proxy": {"kind": "mmcptp"}},
+    core={},
+    name="sites",
+    duration="4 s",
+    sites={name: {"core": "10 ms"} for name in ("north", "south")},
+    cells={name: {"site": name, "scheduler": "round-robin"} for name in ("north", "south")},
+)
 
 
 def test_transfers_of_users_of_a_cell_go_on_through_their_proxies_at_another_site(tmp_path: Path) -> None:

@@ -204,17 +204,6 @@ def test_hls_and_other_versions_of_http_are_decomposed_likewise(tmp_path: Path, 
 RULE = "function rule({ rates, index, buffer_s, throughputs }) { return rates.length - 1 }\n"
 
 
-@real
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["dash", "hls"])
-def test_an_own_rule_chooses_the_renditions(tmp_path: Path, protocol: str) -> None:
-    (tmp_path / "rule.js").write_text(RULE)
-    keys = f'protocol = "{protocol}"\nabr = "rule.js"\n'
-    run = run_scenario(tmp_path, f"{HEAD}{NODES}\n{BOTH}{keys}", "--no-limits")
-    chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
-    assert set(chunks.filter(pl.col("chunk") > 0)["step"]) == {"1080p"}
-
-
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
@@ -235,12 +224,20 @@ def test_a_file_that_is_no_rule_is_an_error_of_a_dry_run(tmp_path: Path, rule: s
 
 @real
 @pytest.mark.slow
-@pytest.mark.parametrize("abr", ["throughput", "bola", "l2a", "lol+"])
-def test_rules_of_dash_js_play_the_video(tmp_path: Path, abr: str) -> None:
-    run = run_scenario(tmp_path, f'{HEAD}{NODES}\n{BOTH}abr = "{abr}"\n', "--no-limits")
+@pytest.mark.parametrize(
+    ("protocol", "abr"),
+    [("dash", "rule.js"), ("hls", "rule.js"), *(("dash", abr) for abr in ("throughput", "bola", "l2a", "lol+"))],
+)
+def test_an_own_rule_and_those_of_dash_js_choose_the_renditions(tmp_path: Path, protocol: str, abr: str) -> None:
+    (tmp_path / "rule.js").write_text(RULE)
+    keys = f'protocol = "{protocol}"\nabr = "{abr}"\n'
+    run = run_scenario(tmp_path, f"{HEAD}{NODES}\n{BOTH}{keys}", "--no-limits")
     chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
     assert set(chunks["chunk"]) == {0, 1}
-    assert _measures(run)[0]["start_up_s"] < 8
+    if abr == "rule.js":
+        assert set(chunks.filter(pl.col("chunk") > 0)["step"]) == {"1080p"}
+    else:
+        assert _measures(run)[0]["start_up_s"] < 8
 
 
 def _cut(file: Path) -> None:
