@@ -38,7 +38,7 @@ test-core:  ## the tests of the core alone
 	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile tests
 
 test-slow: setup-test  ## the tests that take long, and property tests with new seeds
-	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
+	PROPTEST_CASES=4096 scripts/build.sh test
 	$(VENV)/pytest -q -m "slow or hypothesis" --hypothesis-profile=explore --cov=cellbed --cov=cellbed_node --cov-report=term:skip-covered
 
 lint: setup-test lint-rust lint-python  ## format, lint and type checks

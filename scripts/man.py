@@ -6,14 +6,19 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from typer.main import get_command
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+# The module is compiled later, or is an old one: of it, the commands need the kinds of stages alone.
+sys.modules["cellbed._core"] = core = ModuleType("cellbed._core")
+setattr(core, "stage_schema", (ROOT / "crates/link/src/schema/stages.json").read_text)  # noqa: B010
 
-from cellbed.cli.main import app
-from cellbed.cli.verbs import SIBLINGS
+from cellbed.cli.main import app  # noqa: E402
+from cellbed.cli.verbs import SIBLINGS  # noqa: E402
 
 
 def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:

@@ -29,7 +29,7 @@ def main() -> None:
         bottom = page.get_by_text("Downlink capacity").bounding_box()
         if top is None or bottom is None:
             sys.exit(f"{page_file}: the report has no charts of a link")
-        clip = {"x": 0, "y": top["y"] - 12, "width": 1200, "height": bottom["y"] - top["y"]}
+        clip = {"x": 0, "y": top["y"] - 4, "width": 1200, "height": bottom["y"] - top["y"] - 8}
         page.screenshot(path=TARGET, full_page=True, clip=clip)
         browser.close()
     print(TARGET)

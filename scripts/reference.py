@@ -1,4 +1,5 @@
-"""Write the tables of the reference of scenario files from its schema: `python scripts/reference.py [--check]`.
+"""Write the tables of the reference of scenario files from its schema, and the recorder's default trains:
+`python scripts/reference.py [--check]`.
 
 A page has a table between `<!-- keys: TABLE … -->` or `<!-- kinds: PLACE -->` and `<!-- end -->`. `keys` lists the keys
 of tables, of an application beyond the shared ones; `kinds` lists the keys of all kinds of a stage, after an example
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cellbed.recordings.conditional import conditional_plan
 from cellbed.scenario.applications import tables
 from cellbed.scenario.json_schema import json_schema, schema_of
 from cellbed.scenario.model import Scenario
@@ -20,6 +22,8 @@ from cellbed.scenario.stage_tables import stage_tables
 from cellbed.scenario.table import Table
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PROBES = REFERENCE.parents[1] / "crates" / "recorder" / "src" / "command" / "probes.json"
+"""Trains of a default recording, for the recorder alone."""
 KEYS = {"loss": "loss", "delay": "base_delay", "schedule": "up", "queue": "queue"}
 """Keys of a mobile link in the examples of kinds."""
 _BLOCK = re.compile(r"(<!-- (keys|kinds): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -179,10 +183,12 @@ def render(page: str) -> str:
 
 
 def main() -> None:
-    """Write the pages, or with `--check` compare them."""
-    for path in [REFERENCE / "scenario.md", *sorted(REFERENCE.glob("scenario/*.md"))]:
-        now = path.read_text()
-        if (right := render(now)) == now:
+    """Write the files, or with `--check` compare them."""
+    pages = [REFERENCE / "scenario.md", *sorted(REFERENCE.glob("scenario/*.md"))]
+    files = {path: render(path.read_text()) for path in pages}
+    files[PROBES] = conditional_plan().model_dump_json(exclude_none=True) + "\n"
+    for path, right in files.items():
+        if path.exists() and right == path.read_text():
             continue
         if "--check" in sys.argv:
             raise SystemExit(f"{path} is not current: run python scripts/reference.py")

@@ -29,7 +29,7 @@ STATIC = "cellbed-init"
 def crates(roots: list[str]) -> list[dict[str, Any]]:
     """Return the packages of cargo that programs and modules contain."""
     target = os.environ.get("CARGO_BUILD_TARGET", "x86_64-unknown-linux-gnu")
-    command = ["cargo", "metadata", "--format-version=1", "--locked", "--offline", f"--filter-platform={target}"]
+    command = ["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={target}"]
     data = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     packages = {each["id"]: each for each in data["packages"]}
     nodes = {each["id"]: each for each in data["resolve"]["nodes"]}

@@ -40,7 +40,7 @@ if [ $pins = test ]; then
     for each in busybox-static:busybox caddy clang coturn:turnserver crun curl ffmpeg iperf3 iproute2:ip mitmproxy:mitmdump \
         mmdebstrap mosquitto nftables:nft nginx-light:nginx openssh-client:ssh openssh-server:sshd openssl passt:pasta \
         podman procps:ps qemu-system-x86:qemu-system-x86_64 redis-server redis-tools:redis-benchmark shellcheck sudo \
-        teeworlds-server:/usr/games/teeworlds-server tshark uidmap:newuidmap; do
+        uidmap:newuidmap; do
         need "${each%%:*}" "${each#*:}"
     done
     need chromium chromium chromium-browser google-chrome
@@ -70,7 +70,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     [ ${#available[@]} -eq 0 ] ||
         "${as_root[@]}" scripts/apt_get.sh install -y --no-install-recommends "${available[@]}"
     # Servers of the system would hold nothing of ours up, but nobody asked for them.
-    for server in mosquitto nginx caddy coturn redis-server openssh-server postgresql teeworlds-server; do
+    for server in mosquitto nginx caddy coturn redis-server openssh-server postgresql; do
         if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable --now "${server/openssh-server/ssh}" >/dev/null 2>&1 || true
         fi

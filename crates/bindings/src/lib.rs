@@ -7,6 +7,7 @@ mod cell;
 mod columns;
 mod imports;
 mod link;
+mod outside;
 mod path;
 mod positions;
 mod trace;
@@ -22,13 +23,15 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::calibration::{calibrate_virtually, saturate_virtually};
+    use super::calibration::{calibrate_virtually, fit_plan, light_doubts, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
     #[pymodule_export]
     use super::imports::import_series;
     #[pymodule_export]
     use super::link::{Direction, stage_schema};
+    #[pymodule_export]
+    use super::outside::Saturator;
     #[pymodule_export]
     use super::path::{Path, congestion_controls, load_law};
     #[pymodule_export]

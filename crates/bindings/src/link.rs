@@ -9,11 +9,12 @@ use cellbed_link::language::{LanguageError, Reader};
 use cellbed_link::{
     Change, Direction as Model, DirectionConfig, Duration, Fate, Outcome, StageConfig, Time,
 };
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::arrivals::{Arrays, Arrivals, invalid, refuse};
+use crate::arrivals::{Arrays, Arrivals, invalid, refuse, slice};
 use crate::columns::{Columns, Table};
 
 /// Return the schema of stages by place (`cellbed_link::schema`), in JSON.
@@ -51,8 +52,22 @@ impl Running {
     }
 
     /// Send packets and call `record` with all that leave or are dropped by the last arrival.
-    fn send(&mut self, arrivals: Arrivals<'_>, mut record: impl FnMut(Outcome<u64>)) {
+    ///
+    /// awake: times, in order, at which the device of a radio link has data in its other direction.
+    fn send(
+        &mut self,
+        arrivals: Arrivals<'_>,
+        awake: &[i64],
+        mut record: impl FnMut(Outcome<u64>),
+    ) {
+        let mut awake = awake
+            .iter()
+            .map(|&at| Time::from_nanos(at.max(0) as u64))
+            .peekable();
         for (time, size, tag) in arrivals.packets() {
+            while let Some(at) = awake.next_if(|&at| at <= time) {
+                self.model.rouse(at, Time::ZERO);
+            }
             self.model.accept_tagged(time, self.sent, size, tag);
             self.sent += 1;
             self.now = time;
@@ -104,13 +119,20 @@ impl Direction {
         })
     }
 
-    fn run<'py>(&self, py: Python<'py>, arrays: Arrays<'py>) -> PyResult<Table<'py>> {
+    #[pyo3(signature = (arrays, awake=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: Arrays<'py>,
+        awake: Option<PyReadonlyArray1<'py, i64>>,
+    ) -> PyResult<Table<'py>> {
         let arrivals = Arrivals::of(&arrays)?;
+        let awake = awake.as_ref().map_or(Ok(&[][..]), slice)?;
         let run = || {
             arrivals.check(Time::ZERO)?;
             let mut running = Running::new(self.resting.clone());
             let mut columns = Columns::held(arrivals.times, arrivals.sizes);
-            running.send(arrivals, |outcome| columns.place(&outcome));
+            running.send(arrivals, awake, |outcome| columns.place(&outcome));
             running.drain(|outcome| columns.place(&outcome));
             Ok::<_, PyErr>(columns)
         };
@@ -121,7 +143,7 @@ impl Direction {
         let arrivals = Arrivals::of(&arrays)?;
         self.collect(py, |running, columns| {
             arrivals.check(running.now)?;
-            running.send(arrivals, |outcome| columns.push(&outcome));
+            running.send(arrivals, &[], |outcome| columns.push(&outcome));
             Ok(())
         })
     }

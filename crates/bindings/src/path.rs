@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::arrivals::{invalid, refuse};
 use crate::columns::nanos;
 use crate::link::{LaterStage, from_json, parse_direction};
+use crate::outside::OutsideObject;
 
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Columns: start, finish, retransmissions and timeouts of downloads.
@@ -22,28 +23,41 @@ const NOTHING: i64 = -1;
 
 /// Two hosts and the path between them.
 #[pyclass(frozen, module = "cellbed._core")]
-pub struct Path(Mutex<Network>);
+pub struct Path {
+    network: Mutex<Network>,
+    outside: Option<OutsideObject>,
+}
 
 #[pymethods]
 impl Path {
     #[new]
+    #[pyo3(signature = (uplink, downlink, turnaround_ns, outside=None))]
     fn new(
         py: Python<'_>,
         uplink: (String, Vec<LaterStage>),
         downlink: (String, Vec<LaterStage>),
         turnaround_ns: u64,
+        outside: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        let outside = outside.map(OutsideObject::new);
         py.detach(|| {
             let uplink = parse_direction(&uplink.0, uplink.1)?;
             let downlink = parse_direction(&downlink.0, downlink.1)?;
             let network = Network::pair(uplink, downlink).map_err(invalid)?;
             let network = network.with_turnaround(Duration::from_nanos(turnaround_ns));
-            Ok(Self(Mutex::new(network)))
+            let network = Mutex::new(OutsideObject::join(outside.as_ref(), network));
+            Ok(Self { network, outside })
         })
     }
 
-    fn copy(&self, py: Python<'_>) -> Self {
-        Self(Mutex::new(py.detach(|| self.network().clone())))
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        if self.outside.is_some() {
+            return refuse("a path over an outside network cannot be copied".to_owned());
+        }
+        Ok(Self {
+            network: Mutex::new(py.detach(|| self.network().clone())),
+            outside: None,
+        })
     }
 
     #[getter]
@@ -128,7 +142,8 @@ impl Path {
 impl Path {
     /// Return the path, for this thread alone. Call it without the interpreter.
     fn network(&self) -> MutexGuard<'_, Network> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let network = self.network.lock();
+        network.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn starting(&self, at_ns: u64, run: impl FnOnce(&mut Network, Time)) -> PyResult<()> {
@@ -140,7 +155,7 @@ impl Path {
             ));
         }
         run(&mut network, Time::from_nanos(at_ns));
-        Ok(())
+        OutsideObject::check(self.outside.as_ref())
     }
 }
 

@@ -14,6 +14,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::arrivals::invalid;
+use crate::outside::OutsideObject;
 use crate::path::{parse_control, parse_tcp};
 
 /// The kernel setting of a node that names its congestion control.
@@ -41,6 +42,7 @@ struct Inner {
     zero: Time,
     /// When bins are collected next.
     flush: Time,
+    outside: Option<OutsideObject>,
 }
 
 /// A file of records.
@@ -114,7 +116,15 @@ impl Inner {
 #[pymethods]
 impl VirtualNetwork {
     #[new]
-    fn new(py: Python<'_>, config: &str, turnaround_ns: u64, tcp: &str) -> PyResult<Self> {
+    #[pyo3(signature = (config, turnaround_ns, tcp, outside=None))]
+    fn new(
+        py: Python<'_>,
+        config: &str,
+        turnaround_ns: u64,
+        tcp: &str,
+        outside: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let outside = outside.map(OutsideObject::new);
         py.detach(|| {
             let config = Config::parse(config).map_err(invalid)?;
             let usual = parse_tcp(tcp)?;
@@ -142,13 +152,14 @@ impl VirtualNetwork {
             let bins = Series::new(config.directions.len());
             let series = Records::create(config.series.as_ref(), SERIES_MAGIC)?;
             Ok(Self(Mutex::new(Inner {
-                network,
+                network: OutsideObject::join(outside.as_ref(), network),
                 tcp: tcp.collect::<PyResult<_>>()?,
                 packets: Records::create(config.packet_log.as_ref(), PACKETS_MAGIC)?,
                 flows,
                 series: series.map(|file| (bins, file)),
                 zero: Time::ZERO,
                 flush: Time::ZERO + FLUSH,
+                outside,
             })))
         })
     }
@@ -174,10 +185,25 @@ impl VirtualNetwork {
         })
     }
 
-    /// Write a message at one end of a connection.
-    fn write(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64, label: u64) {
+    /// Write a message at one end of a connection. push: send the written data now; data written later in the same
+    /// instant leaves in other segments.
+    #[pyo3(signature = (connection, at_client, bytes, label, push=false))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+        at_client: bool,
+        bytes: u64,
+        label: u64,
+        push: bool,
+    ) {
         let (id, end) = end(connection, at_client);
-        self.with(py, |inner| inner.network.write(id, end, bytes, label));
+        self.with(py, |inner| {
+            inner.network.write(id, end, bytes, label);
+            if push {
+                inner.network.push();
+            }
+        });
     }
 
     /// Enable Nagle's algorithm at an end of a connection: short segments are held back.
@@ -271,6 +297,7 @@ impl VirtualNetwork {
                 let event = inner.network.next_event(until.min(flush));
                 let now = inner.network.now();
                 inner.record(now >= flush);
+                OutsideObject::check(inner.outside.as_ref())?;
                 if now >= flush {
                     inner.flush = now + FLUSH;
                 }

@@ -107,6 +107,27 @@ pub struct TrainPlan {
     pub seed: u64,
 }
 
+impl TrainPlan {
+    /// Return the mean rate of a direction's packets, bit/s.
+    pub fn rate_bps(&self, way: Way) -> f64 {
+        let bits = |train: &Train| {
+            let (packets, bytes) = train.packets(way);
+            8.0 * f64::from(packets) * f64::from(bytes)
+        };
+        let mean = self.rotation.iter().map(bits).sum::<f64>() / self.rotation.len().max(1) as f64;
+        mean * self.trains_per_second()
+    }
+
+    /// Return the mean number of trains per second.
+    pub fn trains_per_second(&self) -> f64 {
+        let gaps = self
+            .rotation
+            .iter()
+            .map(|it| it.gap_ns.unwrap_or(self.gap_ns));
+        self.rotation.len() as f64 / (gaps.sum::<u64>().max(1) as f64 / 1e9)
+    }
+}
+
 /// Saturation of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "kebab-case")]

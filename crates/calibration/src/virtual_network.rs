@@ -67,6 +67,11 @@ impl VirtualNetwork {
         Self(Network::new(uplink, downlink))
     }
 
+    /// The first two hosts of a network.
+    pub fn of(network: Network) -> Self {
+        Self(network)
+    }
+
     /// Return the current time, at which the next experiment begins.
     pub fn now(&self) -> Time {
         self.0.now()

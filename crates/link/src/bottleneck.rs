@@ -187,11 +187,7 @@ impl<P> Behaviour<P> for Bottleneck<P> {
 
     /// Drop the waiting packets and the packet in service, while nothing is served.
     fn flush(&mut self) {
-        let serving = self.serving.take();
-        let waiting = std::iter::from_fn(|| self.queue.remove());
-        let all = serving.into_iter().chain(waiting);
-        let dropped = all.map(|item| (item, DropReason::Handover));
-        self.dropped.extend(dropped);
+        self.queue.flush(self.serving.take(), &mut self.dropped);
         self.event = None;
     }
 

@@ -1,5 +1,6 @@
 //! Outages: times without departures from the stage where packets queue.
 
+use crate::schema::JsonSchema;
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time, earlier};
 
@@ -9,10 +10,16 @@ use crate::time::{Duration, Time, earlier};
 /// limits, as without coverage. Schedules and recordings continue meanwhile: their opportunities are lost, except that
 /// a token bucket fills. Packets sent before arrive. In a direction without such a stage, packets that meet a closed
 /// gate are lost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend(
+    "idle" = "down outages_ns",
+    "partial" = true,
+    "text" = "{outages_ns:{down:down, }%|{down:down|up}}"
+))]
 pub struct GateConfig {
     #[serde(rename = "outages_ns")]
+    #[schemars(extend("format" = "outages"))]
     outages: Vec<(Duration, Duration)>,
     /// Begin times of the outages that empty the queue.
     #[serde(rename = "flushes_ns")]

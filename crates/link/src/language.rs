@@ -28,7 +28,7 @@ use crate::replay::{
     Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, WorkloadDependentConfig,
 };
 use crate::schedule::{LightRows, ScheduleTable};
-use crate::schema;
+use crate::schema::{self, JsonSchema};
 use crate::stage::StageConfig;
 use crate::time::Duration;
 use crate::trace::{Repeat, Trace, TraceError};
@@ -86,6 +86,14 @@ where
         if schema::kinds(Some("loss")).any(|loss| loss == kind) {
             return Ok(from_value::<LossConfig>(table)?.into());
         }
+        if schema::kinds(Some("bottleneck")).any(|queueing| queueing == kind) {
+            return Ok(match from_value(table)? {
+                QueueingTable::Bottleneck(table) => self.bottleneck(table)?.into(),
+                QueueingTable::WorkloadDependent(table) => self.workload_dependent(table)?.into(),
+                QueueingTable::Conditional(table) => self.conditional(table)?.into(),
+                QueueingTable::Radio(table) => table.build()?.into(),
+            });
+        }
         if let Some(fields) = table.as_object_mut() {
             fields.remove("kind");
         }
@@ -99,10 +107,6 @@ where
             "corruption" => from_value::<CorruptionConfig>(table)?.into(),
             "delay" => from_value::<DelayTable>(table)?.build()?.into(),
             "jitter" => DelayConfig::Random(from_value(table)?).into(),
-            "radio" => from_value::<RadioTable>(table)?.build()?.into(),
-            "bottleneck" => self.bottleneck(from_value(table)?)?.into(),
-            "workload-dependent" => self.workload_dependent(from_value(table)?)?.into(),
-            "conditional" => self.conditional(from_value(table)?)?.into(),
             _ => {
                 let known: Vec<_> = schema::kinds(None).map(|it| format!("`{it}`")).collect();
                 let known = known.join(", ");
@@ -138,9 +142,7 @@ where
             idle_at: table.idle_at,
             anchor: table.anchor,
             queue: table.queue,
-            opportunity: table
-                .opportunity
-                .unwrap_or(WorkloadDependentConfig::OPPORTUNITY),
+            opportunity: table.opportunity,
             overhead: table.overhead,
             ..WorkloadDependentConfig::new(Arc::new(light), self.trace(table.heavy)?)
         })
@@ -200,48 +202,107 @@ impl DelayTable {
     }
 }
 
-#[derive(Deserialize)]
+/// A stage where packets queue. Its queue and schedule have schemas apart.
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum QueueingTable {
+    /// A queue served by a schedule.
+    #[schemars(extend(
+        "table" = false,
+        "idle" = "schedule",
+        "partial" = true,
+        "text" = "{schedule:%{queue:, %}|{queue}}"
+    ))]
+    Bottleneck(BottleneckTable),
+    /// Delay and delivery opportunities of a light and of a heavy workload, by the method of CellReplay.
+    #[schemars(
+        title = "cellreplay recording",
+        extend(
+            "table" = "cellreplay",
+            "text" = "{heavy.source:|light {light} and heavy }{heavy}{offset_ns: from %}, {looped:looped|once}, idle \
+                      after {idle_ns.rounded}{idle_at=link: at the link}, {queue}"
+        )
+    )]
+    WorkloadDependent(WorkloadDependentTable),
+    /// A model learnt from a recording, whose replay depends on each packet's situation.
+    #[schemars(
+        title = "recording",
+        extend(
+            "text" = "{model.source:|conditional }{model}{offset_ns: from %}, {looped:looped|once}, {queue}"
+        )
+    )]
+    Conditional(ConditionalTable),
+    /// One direction of a radio link.
+    #[schemars(
+        title = "radio link",
+        extend("text" = "radio {profile} (synthetic){offset_ns: from %}{queue:, %}")
+    )]
+    Radio(Box<RadioTable>),
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct BottleneckTable {
+pub(crate) struct BottleneckTable {
+    #[schemars(skip)]
     schedule: ScheduleTable,
     #[serde(deserialize_with = "crate::queue::deserialize")]
+    #[schemars(skip)]
     queue: Discipline,
     #[serde(default)]
     mahimahi: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WorkloadDependentTable {
+pub(crate) struct WorkloadDependentTable {
+    /// Base delay and delivery opportunities of packet trains: lines `TIME BASE_DELAY PDO PDO …`, in ms.
+    #[schemars(example = "recordings/up-delay-light-pdo", extend("format" = "light rows"))]
     light: PathBuf,
+    /// Trace of the delivery opportunities under saturation, by its name or path.
+    #[schemars(example = "recordings/up-heavy-pdo", extend("format" = "trace"))]
     heavy: PathBuf,
+    /// Additional delay of packets of other sizes than the recorder's: lines `BYTES MS`.
+    #[schemars(example = "recordings/latency-offset-up", extend("format" = "latency offsets"))]
     latency_offset: Option<PathBuf>,
     #[serde(deserialize_with = "crate::queue::deserialize")]
+    #[schemars(skip)]
     queue: Discipline,
     looped: Repeat,
     #[serde(rename = "offset_ns", default)]
     offset: Duration,
+    /// F: time for which the link must be empty to become inactive.
     #[serde(rename = "idle_ns", default)]
+    #[schemars(extend("least" = "0 s", "most" = "1 h"))]
     idle: Duration,
+    /// Place where the idle time F is counted: the queue (as calibrated), or the link, from a packet's departure to the
+    /// next arrival.
     #[serde(default)]
     idle_at: IdleAt,
+    /// Origin of light opportunities: the base delay, without or with the offset of the first packet.
     #[serde(default)]
     anchor: Anchor,
+    /// Capacity of a delivery opportunity: the size of the recorder's packets.
     #[serde(
         rename = "opportunity_bytes",
-        default,
+        default = "default_opportunity",
         deserialize_with = "opportunity"
     )]
-    opportunity: Option<Bytes>,
+    #[schemars(extend("least" = "64 B", "most" = "64 KiB"))]
+    opportunity: Bytes,
+    /// Charge of a packet in addition to its IP length.
     #[serde(rename = "overhead_bytes", default)]
+    #[schemars(extend("least" = "0 B", "most" = "1 KiB"))]
     overhead: Bytes,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ConditionalTable {
+pub(crate) struct ConditionalTable {
+    /// Model that cellbed derives from a recording.
+    #[schemars(example = "walk.uplink.conditional-model", extend("format" = "model"))]
     model: PathBuf,
     #[serde(deserialize_with = "crate::queue::deserialize")]
+    #[schemars(skip)]
     queue: Discipline,
     looped: Repeat,
     #[serde(rename = "offset_ns", default)]
@@ -250,9 +311,13 @@ struct ConditionalTable {
     seed: Seed,
 }
 
-fn opportunity<'de, D: Deserializer<'de>>(bytes: D) -> Result<Option<Bytes>, D::Error> {
-    match Option::deserialize(bytes)? {
-        Some(Bytes(0)) => Err(D::Error::custom(
+const fn default_opportunity() -> Bytes {
+    WorkloadDependentConfig::OPPORTUNITY
+}
+
+fn opportunity<'de, D: Deserializer<'de>>(bytes: D) -> Result<Bytes, D::Error> {
+    match Bytes::deserialize(bytes)? {
+        Bytes(0) => Err(D::Error::custom(
             "opportunities of 0 bytes let nothing pass; use what the recorder sent",
         )),
         bytes => Ok(bytes),

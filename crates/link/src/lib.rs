@@ -67,7 +67,7 @@ pub use radio::{Profile, RadioConfig, Way};
 pub use random::{Probability, Seed};
 pub use replay::{
     Anchor, Compensation, ConditionalConfig, ConditionalModel, DelayState, Delays, IdleAt,
-    Saturated, Shift, SizeSamples, TrainSet, WarmUp, WarmUpCurve, WorkloadDependentConfig,
+    LossChain, Saturated, Shift, SizeSamples, TrainGroup, TrainSet, WorkloadDependentConfig,
 };
 pub use schedule::{LightRow, LightRows, RateSeries, Schedule};
 pub use stage::StageConfig;

@@ -12,7 +12,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(crate) const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// An instant: nanoseconds since an origin that the caller chooses, such as the start of `CLOCK_MONOTONIC`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Time(u64);
 
 /// A span of time in nanoseconds.

@@ -106,11 +106,27 @@ impl Flight {
         self.in_flight += 1;
     }
 
-    /// Retransmit the first lost segment, and return its start and end.
-    pub fn retransmit_lost(&mut self, now: Time, departure: Departure) -> Option<(u64, u64)> {
+    /// Retransmit the first lost segment, and return its start and end. Like Linux (`tcp_retrans_try_collapse`), append
+    /// the segments after it, lost or not, up to a `full` segment.
+    pub fn retransmit_lost(
+        &mut self,
+        now: Time,
+        departure: Departure,
+        full: u64,
+    ) -> Option<(u64, u64)> {
         let start = self.lost.pop_first()?;
         self.in_flight += 1;
-        self.retransmit(now, self.index(start)?, departure)
+        let index = self.index(start)?;
+        while let Some(&next) = self.segments.get(index + 1)
+            && next.state != SegmentState::Sacked
+            && next.end - start <= full
+        {
+            self.segments.remove(index + 1);
+            self.segments[index].end = next.end;
+            self.in_flight -= u64::from(next.state == SegmentState::InFlight);
+            self.lost.remove(&next.start);
+        }
+        self.retransmit(now, index, departure)
     }
 
     /// Retransmit the last segment, unless it is sacked, and return its start and end.
@@ -367,6 +383,21 @@ mod tests {
     }
 
     #[test]
+    fn small_lost_segments_are_retransmitted_together() {
+        let mut flight = Flight::default();
+        for number in 0..5 {
+            let start = 300 * number;
+            flight.send(ms(0), start, start + 300, Departure::default());
+        }
+        flight.time_out(ms(300));
+        let mut retransmit = || flight.retransmit_lost(ms(300), Departure::default(), 1000);
+        assert_eq!(retransmit(), Some((0, 900)));
+        assert_eq!(retransmit(), Some((900, 1500)));
+        assert_eq!(retransmit(), None);
+        assert_eq!((flight.length(), flight.in_flight()), (2, 2));
+    }
+
+    #[test]
     fn round_trips_of_a_repeated_segment_come_from_others_or_the_echo() {
         let span = |millis| Some((Duration::from_millis(millis), Duration::from_millis(millis)));
         let mut flight = Flight::default();
@@ -379,7 +410,7 @@ mod tests {
             );
         }
         assert_eq!(flight.time_out(ms(300)), 3);
-        flight.retransmit_lost(ms(300), Departure::default());
+        flight.retransmit_lost(ms(300), Departure::default(), 1000);
         let mut acknowledge = |at, upto, block, echo| {
             let ack = Acknowledgement {
                 upto,
@@ -395,7 +426,7 @@ mod tests {
         let mut flight = Flight::default();
         flight.send(ms(0), 0, 1000, Departure::default());
         flight.time_out(ms(300));
-        flight.retransmit_lost(ms(300), Departure::default());
+        flight.retransmit_lost(ms(300), Departure::default(), 1000);
         let ack = Acknowledgement {
             upto: 1000,
             echo: ms(300),

@@ -294,7 +294,8 @@ impl Sender {
         } else if self.flight.has_lost() {
             self.repairs += 1;
             let departure = self.depart(now);
-            self.flight.retransmit_lost(now, departure)
+            self.flight
+                .retransmit_lost(now, departure, self.tcp.segment)
         } else {
             let span = self.send_new(now, self.nagle);
             self.note_usage(false);
@@ -464,7 +465,8 @@ impl Sender {
         self.room = self.room.max(ack.upto + ack.window);
         let before = self.flight.in_flight();
         let answers = !self.flight.is_empty();
-        let acked = self.flight.acknowledge(now, ack, self.round_trip.least());
+        let mut acked = self.flight.acknowledge(now, ack, self.round_trip.least());
+        acked.advanced |= ack.upto > self.missing; // also by a part of a segment
         if acked.advanced {
             self.missing = ack.upto;
             self.doubled = 0;

@@ -13,4 +13,4 @@ mod network;
 pub use applications::{Download, Downloads, Train, Trains};
 pub use connection::FLOWS_MAGIC;
 pub use event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
-pub use network::{Application, Network};
+pub use network::{Application, Network, Outside};

@@ -1,4 +1,5 @@
-//! The experiments of a calibration: trains, their number and order. All together take less than five minutes.
+//! The experiments of a calibration: trains, their number and order. Each experiment is repeated until its results are
+//! precise, within the calibration's limits.
 
 use std::fmt;
 
@@ -30,6 +31,8 @@ pub enum Purpose {
     Saturation,
     /// Fill each direction's queue until it overflows.
     Queue,
+    /// Search for slow seconds.
+    Watch,
     /// Measure round trips.
     RoundTrips,
     /// Measure trains of many lengths.
@@ -41,18 +44,20 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// All purposes, in order. The first two may be repeated.
-    pub const ORDER: [Self; 10] = [
-        Self::Search,
-        Self::Saturation,
-        Self::Queue,
-        Self::RoundTrips,
-        Self::Trains(Way::Uplink),
-        Self::Trains(Way::Downlink),
-        Self::Gaps(Way::Uplink),
-        Self::Gaps(Way::Downlink),
-        Self::Sizes(Way::Uplink),
-        Self::Sizes(Way::Downlink),
+    /// All purposes in order, each with the shares of the calibration's time and bytes that may be used up when its
+    /// experiment is repeated.
+    pub(super) const ORDER: [(Self, f64, f64); 11] = [
+        (Self::Search, 0.1, 0.6),
+        (Self::Saturation, 0.15, 0.5),
+        (Self::Queue, 0.15, 0.6),
+        (Self::Watch, 0.35, 0.65),
+        (Self::RoundTrips, 0.4, 0.75),
+        (Self::Trains(Way::Uplink), 0.5, 0.8),
+        (Self::Trains(Way::Downlink), 0.65, 0.88),
+        (Self::Gaps(Way::Uplink), 0.75, 0.92),
+        (Self::Gaps(Way::Downlink), 0.88, 0.98),
+        (Self::Sizes(Way::Uplink), 0.94, 0.99),
+        (Self::Sizes(Way::Downlink), 1.0, 1.0),
     ];
 }
 
@@ -62,6 +67,7 @@ impl fmt::Display for Purpose {
             Self::Search => f.write_str("what each direction carries, roughly"),
             Self::Saturation => f.write_str("saturated rates"),
             Self::Queue => f.write_str("bottleneck queues"),
+            Self::Watch => f.write_str("slowest seconds"),
             Self::RoundTrips => f.write_str("round trips"),
             Self::Trains(way) => write!(f, "{way} trains by length"),
             Self::Gaps(way) => write!(f, "{way} trains by gap"),
@@ -74,10 +80,8 @@ impl fmt::Display for Purpose {
 const SMALL_BYTES: u16 = 100;
 /// Time to wait for late packets.
 const QUIET: Duration = Duration::from_secs(1);
-/// Maximum rounds of trains of all lengths, and maximum total time. Ten trials (§4.4) of two trains, more of short
-/// trains: their completion time varies more.
-const MOST_ROUNDS: usize = 20;
-const ROUNDS_SPAN: Duration = Duration::from_secs(45);
+/// Duration of a batch of trains, of round trips and of sizes: whole rounds.
+const BATCH: Duration = Duration::from_secs(8);
 
 /// Return the number of trains of a length per round.
 fn repeats(length: u16) -> usize {
@@ -88,15 +92,13 @@ fn repeats(length: u16) -> usize {
     }
 }
 
-/// Number of trains in a block of equal gaps. The first follows another gap and does not count.
-pub(super) const BLOCK: usize = 8;
-/// Maximum blocks of each gap, and maximum total time; longer gaps have fewer blocks.
-const MOST_BLOCKS: usize = 8;
-const BLOCKS_SPAN: Duration = Duration::from_secs(42);
-/// Number of measurements per packet size, and extra measurements of the largest size, with which all are compared.
-const SIZE_ROUNDS: usize = 40;
+/// Maximum and minimum number of trains in a block of equal gaps. The first follows another gap and does not count.
+const BLOCK: f64 = 8.0;
+const SMALL_BLOCK: f64 = 3.0;
+/// Pauses between trains under test: from the end of a train at the rate of its length to the next one, ms.
+const PAUSES: [u64; 10] = [200, 150, 100, 75, 50, 35, 25, 15, 10, 5];
+/// Extra measurements of the largest size per round: all sizes are compared with it.
 const LARGEST_MORE: usize = 2;
-const ROUND_TRIPS: usize = 200;
 /// Interval of round trips, and of packets of various sizes (§3.1, §4.4).
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum relative extension of gaps, so that trains do not keep meeting the same phase of the radio's frames. Gaps
@@ -155,28 +157,33 @@ pub(super) fn saturation(
     }
 }
 
+/// Number of packets per batch at the [interval](INTERVAL).
+fn singles() -> usize {
+    (BATCH.as_nanos() / INTERVAL.as_nanos()) as usize
+}
+
 pub(super) fn round_trips(random: &mut Random) -> Experiment {
     let train = Train::new((1, PACKET_BYTES), (1, PACKET_BYTES));
-    let trains = (0..ROUND_TRIPS).map(|_| (train, vary(INTERVAL, random)));
+    let trains = (0..singles()).map(|_| (train, vary(INTERVAL, random)));
     timed(Purpose::RoundTrips, trains)
 }
 
 /// Every length in each round, in random order. Gaps after long trains exceed the [long gap](long_gap): half of it is
-/// left for cooling even if the train is delivered at half of the saturated rate.
-pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) -> Experiment {
+/// left for cooling even if the train is delivered at half of `slow_bps`, the rate of slow seconds.
+pub(super) fn trains(way: Way, lengths: &[u16], slow_bps: f64, random: &mut Random) -> Experiment {
     let gap = |length: u16| {
-        let busy = 2.0 * f64::from(length) * PACKET_BITS / rate_bps;
-        let cooling = 0.5 * long_gap(rate_bps).as_secs_f64();
-        long_gap(rate_bps).max(Duration::from_secs_f64(busy + cooling))
+        let busy = 2.0 * f64::from(length) * PACKET_BITS / slow_bps;
+        let cooling = 0.5 * long_gap(slow_bps).as_secs_f64();
+        long_gap(slow_bps).max(Duration::from_secs_f64(busy + cooling))
     };
-    let mut round: Vec<u16> = lengths(rate_bps, most)
-        .into_iter()
-        .flat_map(|length| std::iter::repeat_n(length, repeats(length)))
+    let mut round: Vec<u16> = lengths
+        .iter()
+        .flat_map(|&length| std::iter::repeat_n(length, repeats(length)))
         .collect();
     let span: f64 = round.iter().map(|&length| gap(length).as_secs_f64()).sum();
-    let rounds = (ROUNDS_SPAN.as_secs_f64() / span) as usize;
+    let rounds = (BATCH.as_secs_f64() / span) as usize;
     let mut order = Vec::new();
-    for _ in 0..rounds.clamp(1, MOST_ROUNDS) {
+    for _ in 0..rounds.max(1) {
         shuffle(&mut round, random);
         for &length in &round {
             order.push((
@@ -188,44 +195,34 @@ pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) ->
     timed(Purpose::Trains(way), order)
 }
 
-/// The gaps under test: tenths of the [long gap](long_gap), in descending order (§4.4: 100, 90, … 10 ms).
-pub(super) fn gaps(rate_bps: f64) -> Vec<Duration> {
-    let tenth = long_gap(rate_bps).as_nanos() / 10;
-    (1..=10)
-        .rev()
-        .map(|tenths| Duration::from_nanos(tenths * tenth))
-        .collect()
+/// The gaps under test, in descending order: a train, which takes `busy_ns`, and a pause. A gap without a pause would
+/// measure the queue of the previous train.
+pub(super) fn gaps(busy_ns: i64) -> Vec<Duration> {
+    let busy = Duration::from_nanos(busy_ns.max(0) as u64);
+    PAUSES
+        .map(|pause| busy + Duration::from_millis(pause))
+        .into()
 }
 
-/// Trains of one length in blocks of equal gaps, in random order, and the gap of each block. Between blocks the link
-/// cools and the queue empties.
+/// Trains of one length in blocks of equal gaps, in random order, the gap of each block, and the trains per block.
+/// Before a block the link cools.
 pub(super) fn gap_blocks(
     way: Way,
     length: u16,
-    rate_bps: f64,
+    mut gaps: Vec<Duration>,
     random: &mut Random,
-) -> (Experiment, Vec<Duration>) {
-    let (mut gaps, train) = (gaps(rate_bps), train(way, (length, PACKET_BYTES)));
-    let busy = f64::from(length) * PACKET_BITS / rate_bps * BLOCK as f64;
-    let rest = |gap: Duration| {
-        let behind = busy - gap.as_secs_f64() * BLOCK as f64;
-        gap.max(long_gap(rate_bps) + Duration::from_secs_f64(behind.max(0.0)))
-    };
-    let round: f64 = gaps
-        .iter()
-        .map(|&gap| gap.as_secs_f64() * (BLOCK - 1) as f64 + rest(gap).as_secs_f64())
-        .sum();
-    let rounds = (BLOCKS_SPAN.as_secs_f64() / round) as usize;
-    let (mut order, mut blocks) = (Vec::new(), Vec::new());
-    for _ in 0..rounds.clamp(1, MOST_BLOCKS) {
-        shuffle(&mut gaps, random);
-        blocks.extend(&gaps);
-        for &gap in &gaps {
-            order.extend(std::iter::repeat_n((train, gap), BLOCK - 1));
-            order.push((train, vary(rest(gap), random)));
-        }
+) -> (Experiment, Vec<Duration>, usize) {
+    let rest = gaps[0];
+    let once: f64 = gaps.iter().map(|gap| gap.as_secs_f64()).sum();
+    let block = (2.0 * BATCH.as_secs_f64() / once).clamp(SMALL_BLOCK, BLOCK) as usize;
+    shuffle(&mut gaps, random);
+    let train = train(way, (length, PACKET_BYTES));
+    let mut order = Vec::new();
+    for &gap in &gaps {
+        order.extend(std::iter::repeat_n((train, gap), block - 1));
+        order.push((train, vary(rest, random)));
     }
-    (timed(Purpose::Gaps(way), order), blocks)
+    (timed(Purpose::Gaps(way), order), gaps, block)
 }
 
 /// Number of packet sizes under test (§4.4): the multiples of 100 bytes up to [`PACKET_BYTES`].
@@ -238,7 +235,7 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
     let mut sizes: Vec<u16> = (1..=SIZES as u16).map(|size| 100 * size).collect();
     sizes.extend([PACKET_BYTES; LARGEST_MORE]);
     let mut order = Vec::new();
-    for _ in 0..SIZE_ROUNDS {
+    for _ in 0..singles() / SIZE_ROUND {
         shuffle(&mut sizes, random);
         let trains = sizes.iter().map(|&size| train(way, (1, size)));
         order.extend(trains.map(|train| (train, vary(INTERVAL, random))));
@@ -304,24 +301,23 @@ mod tests {
         assert_eq!(long_gap(60e6), Duration::from_millis(100));
         assert_eq!(long_gap(1e6), Duration::from_millis(560));
         assert_eq!(lengths(1e6, 1000), [5, 10, 25]);
-        assert_eq!(gaps(60e6)[9], Duration::from_millis(10));
+        assert_eq!(gaps(49_000_000)[9], Duration::from_millis(54));
     }
 
     #[test]
     fn every_length_comes_in_every_round_at_another_place() {
-        let Workload::Timed(trains) =
-            trains(Way::Downlink, 30e6, 1000, &mut Random::new(Seed(1))).workload
-        else {
+        let (all, random) = (lengths(30e6, 1000), &mut Random::new(Seed(1)));
+        let Workload::Timed(trains) = trains(Way::Downlink, &all, 30e6, random).workload else {
             panic!("these are trains");
         };
         let lengths: Vec<u16> = trains.iter().map(|timed| timed.train.down).collect();
         let count = |wanted| lengths.iter().filter(|length| **length == wanted).count();
         assert_eq!(
-            [5, 10, 25, 50, 75, 100, 125].map(count),
-            [60, 60, 60, 40, 40, 40, 20]
+            all.iter().map(|&length| count(length)).collect::<Vec<_>>(),
+            [12, 12, 12, 8, 8, 8, 4]
         );
         assert!(trains.is_sorted_by_key(|timed| timed.at));
-        let rounds: Vec<&[u16]> = lengths.chunks(lengths.len() / 20).collect();
+        let rounds: Vec<&[u16]> = lengths.chunks(lengths.len() / 4).collect();
         assert!(rounds.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

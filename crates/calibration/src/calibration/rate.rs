@@ -8,25 +8,19 @@ use crate::plan::PacketRecord;
 const WARM_UP_NS: i64 = 500_000_000;
 const BATCH_NS: i64 = 1_000_000_000;
 
-/// Return the rate of arrivals, bit/s, from `WARM_UP_NS` after the first on. Error: standard error of batches of a
-/// second. `None` if hardly any packets arrived.
-pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
+/// Return the rate of arrivals, bit/s, from `WARM_UP_NS` after the first on, and the rates of its seconds. `None` if
+/// hardly any packets arrived.
+pub(super) fn saturated(records: &[PacketRecord]) -> Option<(f64, Vec<f64>)> {
     let arrivals = arrivals(records);
     let (first, last) = (arrivals.first()?.0, arrivals.last()?.0);
     let warm_up = WARM_UP_NS.min((last - first) / 2);
     let from = arrivals.partition_point(|&(at, _)| at < first + warm_up);
     let counted = &arrivals[from..];
-    let mean = rate_of(counted)?;
-    let batches: Vec<f64> = counted
+    let seconds = counted
         .chunk_by(|(one, _), (other, _)| (one - first) / BATCH_NS == (other - first) / BATCH_NS)
         .filter(|batch| batch[batch.len() - 1].0 - batch[0].0 > BATCH_NS / 2)
-        .filter_map(rate_of)
-        .collect();
-    Some(Estimate {
-        mean,
-        error: Estimate::of(&batches).map_or(0.0, |batches| batches.error),
-        samples: batches.len(),
-    })
+        .filter_map(rate_of);
+    Some((rate_of(counted)?, seconds.collect()))
 }
 
 /// Return the rate of the slowest second after the warm-up, bit/s; 0 in an outage. Seconds overlap, in steps of a
@@ -216,6 +210,19 @@ impl Estimate {
             samples: samples.len(),
         })
     }
+}
+
+/// Return whether the 95 % interval of the median, from order statistics (Hahn and Meeker, 1991, §5.2), is narrow:
+/// within a twentieth of it on each side.
+pub(super) fn median_is_known(samples: &[f64]) -> bool {
+    let reach = 0.98 / (samples.len() as f64).sqrt();
+    let [low, median, high] = [0.5 - reach, 0.5, 0.5 + reach].map(|share| quantile(samples, share));
+    let (low, median, high) = (
+        low.unwrap_or(0.0),
+        median.unwrap_or(0.0),
+        high.unwrap_or(0.0),
+    );
+    high - low <= 2.0 * super::PRECISION * median
 }
 
 /// Return the value below which `share` of the samples lies, interpolated linearly; `None` without samples.

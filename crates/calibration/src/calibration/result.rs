@@ -20,6 +20,15 @@ pub struct Calibration {
     pub round_trip_ns: RoundTrips,
     /// The results in sentences.
     pub verdict: Vec<String>,
+    /// Facts that could not be established, in sentences.
+    #[serde(default)]
+    pub unknown: Vec<String>,
+    /// Duration of the calibration, ns.
+    #[serde(default)]
+    pub span_ns: u64,
+    /// Bytes that the calibration sent in both directions, by IP lengths.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 /// Results of one direction.
@@ -43,6 +52,9 @@ pub struct DirectionCalibration {
     /// Rate of the slowest second; `None` in results of earlier versions.
     #[serde(default)]
     pub slowest_bps: Option<u64>,
+    /// Duration of the search for the slowest second, ns.
+    #[serde(default)]
+    pub watched_ns: u64,
     /// Profiles of the trains of each length, by length.
     pub lengths: Vec<LengthProfile>,
     /// Prediction errors of the trains of each length, by length; only of candidate lengths.
@@ -115,31 +127,44 @@ impl LengthProfile {
     }
 }
 
-/// Maximum share of the slowest second's capacity for a light workload; after an outage of a second, maximum share of
-/// the mean.
-const LIGHT_SHARE: f64 = 0.1;
-const LIGHT_SHARE_OF_MEAN: f64 = 0.02;
-/// Gap for which trains are shortened, and maximum gap of the shortest trains.
+/// Maximum share of the slowest second's capacity for a light workload.
+pub(super) const LIGHT_SHARE: f64 = 0.1;
+/// Share of the mean rate below which a second counts as a pause, and shares that are expected of the slowest second:
+/// at least, and after a pause.
+pub(super) const PAUSE_SHARE: f64 = 0.02;
+const SLOWEST_SHARE: f64 = 0.05;
+const PAUSED_SHARE: f64 = 0.1;
+/// Share of the expected slowest second for which a light workload is planned.
+const MARGIN: f64 = 0.8;
+/// Gap for which trains are shortened, and their minimum length.
 const LIGHT_GAP_NS: f64 = 250e6;
-const LONGEST_GAP_NS: f64 = 1e9;
+const LIGHT_TRAIN: u16 = 2;
 
 impl DirectionCalibration {
     /// Length of trains in a light workload: [the best](Self::train), but limited to a gap of 250 ms.
     pub fn light_train(&self) -> u16 {
         let most = self.light_bps() * LIGHT_GAP_NS / 1e9 / super::PACKET_BITS;
-        self.train.min((most as u16).max(super::design::SHORTEST))
+        self.train.min((most as u16).max(LIGHT_TRAIN))
     }
 
-    /// Gap of trains of `length` in a light workload, ns.
-    pub fn light_gap_ns(&self, length: u16) -> u64 {
-        let gap = f64::from(length) * super::PACKET_BITS * 1e9 / self.light_bps();
-        self.least_gap_ns.max(gap.min(LONGEST_GAP_NS) as u64)
+    /// Maximum rate of a light workload, bit/s: less than a tenth of the [expected](Self::expected_slowest_bps) slowest
+    /// second.
+    pub fn light_bps(&self) -> f64 {
+        MARGIN * LIGHT_SHARE * self.expected_slowest_bps()
     }
 
-    fn light_bps(&self) -> f64 {
-        let mean = self.saturated_bps as f64;
-        let slowest = self.slowest_bps.map_or(mean, |bps| bps as f64);
-        (LIGHT_SHARE * slowest).max(LIGHT_SHARE_OF_MEAN * mean)
+    /// Rate of the slowest second expected in a recording, bit/s. A recording is longer than the search, so its slowest
+    /// second is expected to be as far below the [slowest](Self::slowest_bps) one found as that one is below the mean.
+    /// Pauses of a second or more are no capacity: they are expected to interrupt trains, not to slow them down.
+    pub fn expected_slowest_bps(&self) -> f64 {
+        let mean = (self.saturated_bps as f64).max(1.0);
+        let Some(slowest) = self.slowest_bps.map(|slowest| slowest as f64) else {
+            return mean;
+        };
+        if slowest < PAUSE_SHARE * mean {
+            return PAUSED_SHARE * mean;
+        }
+        (slowest.powi(2) / mean).clamp(SLOWEST_SHARE * mean, mean)
     }
 
     /// Arrival of the last of `packets` packets sent at once to a cold link, ns after the first: R_N(N), interpolated

@@ -3,45 +3,51 @@
 
 use cellbed_link::Duration;
 
-use super::design::{BLOCK, Purpose, SHORT, SIZE_ROUND, SIZES};
-use super::rate::{Estimate, interpolate, quantile};
+use super::design::{Purpose, SHORT, SHORTEST, SIZE_ROUND, SIZES};
+use super::rate::{self, Estimate, interpolate, quantile};
 use super::result::{GapProfile, LengthProfile, PredictionError};
-use super::{PACKET_BITS, nothing};
-use crate::plan::{PacketRecord, TimedTrain, Way};
+use super::{PACKET_BITS, PRECISION_NS, nothing};
+use crate::plan::{Both, PacketRecord, TimedTrain, Way};
 use crate::{Error, Result};
 
 /// Maximum relative deviation of r_last from r_last after the longest gap (§4.4).
 const TOLERANCE: f64 = 0.2;
 
-/// Arrival time of each packet of each train, in the direction of the records.
-pub(super) struct Arrivals(Vec<Vec<Option<i64>>>);
+/// Arrival time of each packet of each train, in the direction of the records. Trains that entered the link while an
+/// earlier one was under way are left out: `None`.
+pub(super) struct Arrivals(Vec<Option<Vec<Option<i64>>>>);
 
 impl Arrivals {
     pub fn new(way: Way, trains: &[TimedTrain], records: &[PacketRecord]) -> Self {
+        let least = rate::least_delay(records).unwrap_or(0);
+        let mut sent = vec![None; trains.len()];
         let mut arrivals: Vec<Vec<Option<i64>>> = trains
             .iter()
             .map(|timed| vec![None; timed.train.packets(way).0.into()])
             .collect();
         for record in records {
+            let number = record.train as usize;
             let place = arrivals
-                .get_mut(record.train as usize)
+                .get_mut(number)
                 .and_then(|train| train.get_mut(record.index as usize));
             if let Some(place) = place {
                 *place = record.arrived_ns;
+                sent[number] = sent[number].or(record.sent_ns);
             }
         }
-        Self(arrivals)
-    }
-
-    /// Return the arrival of each train's first packet.
-    pub fn firsts(&self) -> impl Iterator<Item = Option<i64>> + '_ {
-        self.0.iter().map(|train| *train.first()?)
+        let mut last = i64::MIN;
+        let alone = sent.into_iter().zip(arrivals).map(|(sent, train)| {
+            let met = sent.is_some_and(|sent: i64| sent + least < last);
+            last = train.iter().flatten().fold(last, |last, &at| last.max(at));
+            (!met).then_some(train)
+        });
+        Self(alone.collect())
     }
 
     /// Return the number of trains of one length, and packet arrivals in ns after the train's first packet. Trains
     /// without a first packet have no entry.
     fn relative(&self, length: u16) -> (usize, Vec<Vec<Option<f64>>>) {
-        let trains = self.0.iter();
+        let trains = self.0.iter().flatten();
         let trains: Vec<_> = trains
             .filter(|train| train.len() == usize::from(length))
             .collect();
@@ -56,16 +62,44 @@ fn relative(train: &[Option<i64>]) -> Option<Vec<Option<f64>>> {
     Some(train.iter().map(since).collect())
 }
 
+/// Return for each train how long the link held up its first packet, ns; `None` if the train met an earlier one. Trains
+/// that lost it are left out.
+fn stalls(records: &[PacketRecord]) -> impl Iterator<Item = Option<i64>> {
+    let least = rate::least_delay(records).unwrap_or(0);
+    let mut last = i64::MIN;
+    records.iter().filter_map(move |record| {
+        let (sent, arrived) = (record.sent_ns?, record.arrived_ns?);
+        let alone = sent + least >= last;
+        last = last.max(arrived);
+        (record.index == 0).then(|| alone.then_some(arrived - sent - least))
+    })
+}
+
+/// Return the longest time, ns, for which the link held up a train that met no earlier one.
+pub(super) fn longest_stall(records: &[PacketRecord]) -> i64 {
+    stalls(records).flatten().max().unwrap_or(0)
+}
+
+/// Return the share of trains that entered the link while an earlier one was under way.
+pub(super) fn met_share(records: &[PacketRecord]) -> f64 {
+    let all: Vec<_> = stalls(records).collect();
+    let met = all.iter().filter(|stall| stall.is_none()).count();
+    met as f64 / all.len().max(1) as f64
+}
+
 /// Inverse of the minimum share of trains whose last packet must have arrived.
 const NEEDED_SHARE: usize = 4;
 
-/// R_N of each length. A train with losses contributes the packets that arrived.
+/// R_N of each length. A train with losses contributes the packets that arrived. Lengths of which too many trains lost
+/// their last packet are left out.
 pub(super) fn profiles(
     way: Way,
     lengths: &[u16],
     arrivals: &Arrivals,
 ) -> Result<Vec<LengthProfile>> {
-    let profile = |&length: &u16| {
+    let mut profiles = Vec::new();
+    let mut counts = (0, 0);
+    for &length in lengths {
         let (sent, trains) = arrivals.relative(length);
         let each: Vec<Option<Estimate>> = (0..usize::from(length))
             .map(|place| {
@@ -75,24 +109,27 @@ pub(super) fn profiles(
             .collect();
         let last = each.last().copied().flatten();
         let usable = last.map_or(0, |last| last.samples);
-        let Some(last) = last.filter(|_| usable >= needed(sent)) else {
-            return lost(way, &format!("trains of {length} packets"), sent, usable);
-        };
-        Ok(LengthProfile {
-            length,
-            trials: usable as u32,
-            mean_arrival_ns: fill_gaps(&each),
-            last_error_ns: last.error as u64,
-        })
-    };
-    lengths.iter().map(profile).collect()
+        counts = (counts.0 + sent, counts.1 + usable);
+        if let Some(last) = last.filter(|_| usable >= needed(sent)) {
+            profiles.push(LengthProfile {
+                length,
+                trials: usable as u32,
+                mean_arrival_ns: fill_gaps(&each),
+                last_error_ns: last.error as u64,
+            });
+        }
+    }
+    if profiles.is_empty() {
+        return lost(way, "trains", counts.0, counts.1);
+    }
+    Ok(profiles)
 }
 
 fn needed(sent: usize) -> usize {
     sent.div_ceil(NEEDED_SHARE)
 }
 
-fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
+pub(super) fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
     Err(Error(format!(
         "too many packets were lost {way}: of {sent} {what} only {usable} could be used, {} are needed. Move to a \
          better signal, or calibrate again when the cell is less busy",
@@ -124,7 +161,10 @@ pub(super) fn predict(chosen: &LengthProfile, length: u16, saturated_bps: f64) -
     }
 }
 
-/// Return the prediction error of each length, and the best length.
+/// Return the prediction error of each length, and the shortest length whose error is within one standard error of the
+/// smallest (Breiman et al., "Classification and Regression Trees", 1984, §3.4.3).
+///
+/// Where the delivery does not depend on the length, chance alone would choose long trains, which need long gaps.
 pub(super) fn choice(
     profiles: &[LengthProfile],
     saturated_bps: f64,
@@ -146,10 +186,18 @@ pub(super) fn choice(
             }
         })
         .collect();
-    let best = errors
+    let least = errors
         .iter()
         .min_by(|one, other| one.mean_error.total_cmp(&other.mean_error));
-    (best.map_or(5, |best| best.length), errors)
+    let most = least.map_or(0.0, |least| {
+        let others = candidates().filter(|other| other.length != least.length);
+        let squares = others
+            .map(|other| other.relative_error().powi(2))
+            .sum::<f64>();
+        least.mean_error + squares.sqrt() / (errors.len() - 1).max(1) as f64
+    });
+    let chosen = errors.iter().find(|it| it.mean_error <= most);
+    (chosen.map_or(SHORTEST, |chosen| chosen.length), errors)
 }
 
 /// Round a share to its significant digits.
@@ -158,42 +206,36 @@ fn round_share(share: f64) -> f64 {
 }
 
 /// r_last by gap, from the longest on. Trains come in blocks of equal gaps. The first train of a block follows another
-/// gap and is ignored. Short gaps at which the queue overflows, with too many last packets lost, are left out.
+/// gap and is ignored. Gaps after which too few last packets arrived are left out.
 pub(super) fn gap_profiles(
-    way: Way,
     gaps: &[Duration],
     blocks: &[Duration],
+    block: usize,
     arrivals: &Arrivals,
-) -> Result<Vec<GapProfile>> {
+) -> Vec<GapProfile> {
     let mut profiles = Vec::new();
     for gap in gaps {
-        let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
+        let members = blocks.iter().zip(arrivals.0.chunks(block));
         let of_gap: Vec<Vec<f64>> = members
             .filter(|(of_block, _)| *of_block == gap)
             .map(|(_, members)| {
-                let trains = members.iter().skip(1);
+                let trains = members.iter().skip(1).flatten();
                 trains
                     .filter_map(|train| *relative(train)?.last()?)
                     .collect()
             })
             .collect();
-        let (sent, samples) = (of_gap.len() * (BLOCK - 1), of_gap.concat());
-        let last = Estimate::of(&samples).filter(|last| last.samples >= needed(sent));
-        let Some(last) = last else {
-            if !profiles.is_empty() {
-                break;
-            }
-            let what = format!("trains with gaps of {gap}");
-            return lost(way, &what, sent, samples.len());
-        };
-        profiles.push(GapProfile {
-            gap_ns: gap.as_nanos(),
-            trials: last.samples as u32,
-            last_ns: last.mean as i64,
-            last_error_ns: error_of_blocks(&of_gap).unwrap_or(last.error) as u64,
-        });
+        let (sent, samples) = (of_gap.len() * (block - 1), of_gap.concat());
+        if let Some(last) = Estimate::of(&samples).filter(|last| last.samples >= needed(sent)) {
+            profiles.push(GapProfile {
+                gap_ns: gap.as_nanos(),
+                trials: last.samples as u32,
+                last_ns: last.mean as i64,
+                last_error_ns: error_of_blocks(&of_gap).unwrap_or(last.error) as u64,
+            });
+        }
     }
-    Ok(profiles)
+    profiles
 }
 
 /// Standard error over blocks: trains of a block met the same conditions, so only blocks are independent.
@@ -252,26 +294,38 @@ fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
         .sum::<f64>();
     let error = (squares.sqrt() / count).hypot(gap.last_error_ns as f64);
     let allowance = if granted { error } else { 0.0 };
-    (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + allowance
+    (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + allowance + PRECISION_NS
 }
 
 /// Round-trip times of trains, ns: from sending the first packet to the arrival of the answer's first packet. Without
-/// trains that lost either packet.
-pub(super) fn round_trips(up: &[PacketRecord], trains: &[TimedTrain], down: &Arrivals) -> Vec<f64> {
+/// trains that lost either packet; an error if there are too few others.
+pub(super) fn round_trips(
+    trains: &[TimedTrain],
+    records: &Both<Vec<PacketRecord>>,
+) -> Result<Vec<f64>> {
     let mut sent = vec![None; trains.len()];
-    for record in up.iter().filter(|record| record.index == 0) {
+    for record in records.uplink.iter().filter(|record| record.index == 0) {
         if let Some(place) = sent.get_mut(record.train as usize) {
             *place = record.sent_ns;
         }
     }
-    let pairs = sent.into_iter().zip(down.firsts());
-    pairs
-        .filter_map(|(sent, arrived)| Some((arrived? - sent?) as f64))
-        .collect()
+    let firsts = records.downlink.iter().filter(|record| record.index == 0);
+    let times = firsts.filter_map(|record| {
+        let sent = sent.get(record.train as usize).copied().flatten()?;
+        Some((record.arrived_ns? - sent) as f64)
+    });
+    let times: Vec<f64> = times.collect();
+    enough(
+        Way::Downlink,
+        Purpose::RoundTrips,
+        trains.len(),
+        times.len(),
+    )?;
+    Ok(times)
 }
 
 /// Check that enough answers arrived.
-pub(super) fn enough(way: Way, purpose: Purpose, sent: usize, usable: usize) -> Result<()> {
+fn enough(way: Way, purpose: Purpose, sent: usize, usable: usize) -> Result<()> {
     match usable {
         0 => nothing(way, purpose, sent),
         _ if usable < needed(sent) => lost(way, "round trips", sent, usable),
@@ -355,9 +409,9 @@ mod tests {
 
     fn gaps(lasts: &[(u64, i64)]) -> Vec<GapProfile> {
         let profile = |&(gap, last): &(u64, i64)| GapProfile {
-            gap_ns: gap,
+            gap_ns: 1_000_000 * gap,
             trials: 50,
-            last_ns: last,
+            last_ns: 1_000_000 * last,
             last_error_ns: 0,
         };
         lasts.iter().map(profile).collect()
@@ -366,19 +420,19 @@ mod tests {
     #[test]
     fn the_least_gap_is_the_last_after_which_trains_are_as_slow() {
         let exact = gaps(&[(100, 20), (80, 19), (60, 17), (40, 12), (30, 12), (20, 18)]);
-        assert_eq!(least_gap(&exact), (60, 43));
+        assert_eq!(least_gap(&exact), (60_000_000, 43_000_000));
         let busy = gaps(&[(100, 20), (10, 20)]);
-        assert_eq!(least_gap(&busy), (10, 0));
+        assert_eq!(least_gap(&busy), (10_000_000, 0));
         let outlier = gaps(&[(100, 20), (80, 12), (60, 20), (40, 12)]);
-        assert_eq!(least_gap(&outlier).0, 60);
+        assert_eq!(least_gap(&outlier).0, 60_000_000);
     }
 
-    fn profile(length: u16, arrival: impl Fn(i64) -> i64) -> LengthProfile {
+    fn profile(length: u16, arrival: impl Fn(i64) -> i64, last_error_ns: u64) -> LengthProfile {
         LengthProfile {
             length,
             trials: 20,
             mean_arrival_ns: (0..length.into()).map(arrival).collect(),
-            last_error_ns: 0,
+            last_error_ns,
         }
     }
 
@@ -387,7 +441,7 @@ mod tests {
         // The first 50 packets take 2 ms each, all others 1 ms, as under saturation.
         let arrival = |packet: i64| 2_000_000 * packet.min(49) + 1_000_000 * (packet - 49).max(0);
         let profiles: Vec<_> = [5, 10, 25, 50, 75]
-            .map(|length| profile(length, arrival))
+            .map(|length| profile(length, arrival, 0))
             .into();
         let (best, errors) = choice(&profiles, PACKET_BITS * 1000.0);
         assert_eq!(best, 50);
@@ -396,6 +450,14 @@ mod tests {
         let expected = (20.0 / 48.0 + 45.0 / 98.0 + 45.0 / 123.0) / 3.0;
         assert!((short.mean_error - expected).abs() < 1e-6, "{short:?}");
         assert_eq!(errors.len(), 4); // without length 10
+        // Differences within the uncertainty are chance: all packets take 1 ms, within 3 %.
+        let alike = [(5, 0), (10, 0), (25, 3), (50, 1), (75, 2)].map(|(length, percent)| {
+            let arrival = move |packet: i64| packet * (1_000_000 + 10_000 * percent);
+            profile(length, arrival, u64::from(length) * 50_000)
+        });
+        let (best, errors) = choice(&alike, PACKET_BITS * 1000.0);
+        assert!(errors[0].mean_error > errors[2].mean_error, "{errors:?}");
+        assert_eq!(best, 5);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A calibration as text.
 
 use super::design::SHORT;
-use super::result::{Calibration, DirectionCalibration};
-use super::{PACKET_BITS, PACKET_BYTES};
-use crate::plan::Way;
+use super::filling::Filling;
+use super::result::{Calibration, DirectionCalibration, PAUSE_SHARE};
+use super::{BY_CHANCE, MOST_LOST, PACKET_BYTES, PRECISION};
+use crate::plan::{Both, Way};
 
 /// The transfer in the verdict: the one with the largest error in the paper's evaluation (§5.6).
 const TRANSFER_BYTES: u32 = 250_000;
@@ -21,11 +22,8 @@ pub(super) fn verdict(calibration: &Calibration) -> Vec<String> {
         if way == Way::Downlink {
             sentences.push(transfer(direction));
         }
-        sentences.push(idleness(way, direction));
-        sentences.push(queue(way, direction));
     }
     sentences.push(round_trips(calibration));
-    sentences.push(sizes(calibration));
     sentences
 }
 
@@ -82,38 +80,46 @@ fn transfer(direction: &DirectionCalibration) -> String {
     )
 }
 
-fn idleness(way: Way, direction: &DirectionCalibration) -> String {
-    let (gap, idle) = (millis(direction.least_gap_ns), millis(direction.idle_ns));
-    let shortest = direction.gaps.last().map_or(0, |gap| gap.gap_ns);
-    let cooling = if direction.least_gap_ns == shortest {
-        "no tested gap makes their delivery faster".into()
-    } else if direction.idle_ns == 0 {
-        "with shorter gaps, which leave no pause, the delivery rate changes".into()
-    } else {
-        format!("after {idle} ms without packets the link is fully inactive")
-    };
-    format!(
-        "Trains of {} packets {way} must start at least {gap} ms apart: {cooling}.",
-        direction.train
-    )
-}
-
-fn queue(way: Way, direction: &DirectionCalibration) -> String {
-    let rate = direction.saturated_bps as f64;
-    let wait = |bytes: u64| 8e3 * bytes as f64 / rate;
-    match (direction.queue_bytes, direction.queue_at_least_bytes) {
-        (Some(bytes), _) => format!(
-            "The {way} queue holds {} KB, {:.0} ms at the saturated rate.",
-            bytes / 1000,
-            wait(bytes)
-        ),
-        (None, Some(bytes)) => format!(
-            "The {way} queue did not overflow: it holds {} KB, {:.0} ms, or more.",
-            bytes / 1000,
-            wait(bytes)
-        ),
-        (None, None) => format!("The size of the {way} queue is unknown."),
+/// List what could not be established. singles: numbers of single packets sent and lost.
+pub(super) fn unknown(
+    calibration: &Calibration,
+    singles: &Both<(usize, usize)>,
+    filling: &Filling,
+) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for way in Way::BOTH {
+        let found = calibration.directions.of(way);
+        let (mean, error) = (found.saturated_bps as f64, found.saturated_error_bps as f64);
+        let slowest = found.slowest_bps.unwrap_or(0) as f64;
+        let seconds = found.watched_ns as f64 / 1e9;
+        let shortest = found.gaps.last().map_or(0, |gap| gap.gap_ns);
+        let uncertain = found
+            .lengths
+            .iter()
+            .filter(|it| it.relative_error() > 2.0 * PRECISION);
+        let (sent, lost) = *singles.of(way);
+        let notes = [
+            (error > PRECISION * mean, format!("its mean capacity is known to ± {:.0} % only", 100.0 * error / mean)),
+            (!filling.knows(way), "its mean capacity rests on less than three seconds".into()),
+            (slowest < PAUSE_SHARE * mean, "the link paused for a second or more: trains that are sent meanwhile wait or are lost".into()),
+            (slowest >= PAUSE_SHARE * mean && slowest < 0.8 * mean, format!(
+                "the slowest second in a search of {seconds:.0} s had {:.2} Mbit/s, and slower ones may follow: trains are planned for {:.2} Mbit/s",
+                slowest / 1e6, found.expected_slowest_bps() / 1e6
+            )),
+            (uncertain.count() > 0, "trains of equal length differ by so much that their mean duration is uncertain".into()),
+            (found.gaps.is_empty(), "no trains could be compared after several gaps: the idle time F is unknown".into()),
+            (found.least_gap_ns == shortest && !found.gaps.is_empty(), format!(
+                "no shorter pause than {} ms was tested: the idle time F may be shorter", millis(found.idle_ns)
+            )),
+            (found.queue_bytes.is_none(), "its queue did not overflow: the queue's length is unknown".into()),
+            (lost > BY_CHANCE && lost as f64 > MOST_LOST * sent as f64, format!(
+                "{lost} of {sent} single packets were lost without any load"
+            )),
+        ];
+        let noted = notes.into_iter().filter(|(applies, _)| *applies);
+        sentences.extend(noted.map(|(_, note)| format!("Calibration of the {way}: {note}.")));
     }
+    sentences
 }
 
 fn round_trips(calibration: &Calibration) -> String {
@@ -123,21 +129,6 @@ fn round_trips(calibration: &Calibration) -> String {
         millis(times.p5 as u64),
         millis(times.p95 as u64),
         millis(times.median as u64)
-    )
-}
-
-fn sizes(calibration: &Calibration) -> String {
-    let sooner = |way| {
-        let first = calibration.compensation.of(way).first();
-        first.map_or(0.0, |&(_, offset)| -offset as f64 / 1e6)
-    };
-    let serialised = |way| PACKET_BITS / calibration.directions.of(way).saturated_bps as f64 * 1e3;
-    format!(
-        "Packets of 100 bytes arrive {:.1} ms sooner than packets of {PACKET_BYTES} downlink and {:.1} ms uplink; the rate alone would explain {:.1} and {:.1} ms.",
-        sooner(Way::Downlink),
-        sooner(Way::Uplink),
-        serialised(Way::Downlink),
-        serialised(Way::Uplink)
     )
 }
 

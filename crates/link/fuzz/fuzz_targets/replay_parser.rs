@@ -1,4 +1,4 @@
-//! Any bytes are light rows and latency offsets or errors; a link plays the result.
+//! Any bytes are light rows, latency offsets and models or errors; a link plays the result.
 //!
 //! `cd crates/link && mkdir -p fuzz/corpus/replay_parser && cargo +nightly fuzz run replay_parser
 //! fuzz/corpus/replay_parser fuzz/seeds_replay`
@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use cellbed_link::{
-    Bytes, Compensation, Direction, LightRows, Time, Trace, WorkloadDependentConfig,
+    Bytes, Compensation, ConditionalConfig, ConditionalModel, Direction, LightRows, StageConfig,
+    Time, Trace, WorkloadDependentConfig,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -16,13 +17,17 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!error.in_file("offsets").contains(char::is_control));
         Compensation::default()
     });
+    match ConditionalModel::parse(bytes) {
+        Ok(model) => pass(ConditionalConfig::new(Arc::new(model)).into(), bytes),
+        Err(error) => assert!(!error.in_file("model").contains(char::is_control)),
+    }
     match LightRows::parse(bytes) {
         Ok(light) => play(light, compensation, bytes),
         Err(error) => assert!(!error.in_file("light").contains(char::is_control)),
     }
 });
 
-/// Pass packets; the bytes determine their sizes and arrivals.
+/// Play light rows before a heavy trace.
 fn play(light: LightRows, compensation: Compensation, bytes: &[u8]) {
     let Ok(heavy) = Trace::from_millis([1, 7]) else {
         return;
@@ -31,7 +36,12 @@ fn play(light: LightRows, compensation: Compensation, bytes: &[u8]) {
         compensation,
         ..WorkloadDependentConfig::new(Arc::new(light), Arc::new(heavy))
     };
-    let mut link = Direction::new(vec![config.into()], Time::ZERO);
+    pass(config.into(), bytes);
+}
+
+/// Pass packets; the bytes determine their sizes and arrivals.
+fn pass(stage: StageConfig, bytes: &[u8]) {
+    let mut link = Direction::new(vec![stage], Time::ZERO);
     let mut now = 0;
     for pair in bytes.chunks_exact(2).take(100) {
         now += u64::from(pair[0]) * 1_000_000;

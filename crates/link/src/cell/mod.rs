@@ -114,17 +114,19 @@ impl CellConfig {
     }
 }
 
-/// Check that a direction with these stages can share a cell: its queue must belong to a bottleneck or to a radio
-/// link, and come before delays.
+/// Check that a direction with these stages can share a cell: its queue must belong to a bottleneck, a radio link or a
+/// conditional replay, and come before delays.
 pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
     for stage in stages {
         match stage {
             StageConfig::Bottleneck(config) if config.schedule == Schedule::Unlimited => break,
-            StageConfig::Bottleneck(_) | StageConfig::Radio(_) => return Ok(()),
-            StageConfig::WorkloadDependent(_) | StageConfig::Conditional(_) => {
+            StageConfig::Bottleneck(_) | StageConfig::Radio(_) | StageConfig::Conditional(_) => {
+                return Ok(());
+            }
+            StageConfig::WorkloadDependent(_) => {
                 return refuse(
-                    "a recording of two workloads cannot share a cell: its delays contain the scheduling of the \
-                     recorded cell; use a trace, a rate or a radio link",
+                    "a recording shares a cell by the method conditional alone: other methods have a schedule for \
+                     each burst",
                 );
             }
             StageConfig::Delay(_) | StageConfig::FlowLimit(_) => {
@@ -135,7 +137,9 @@ pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
             _ => {}
         }
     }
-    refuse("a direction in a cell needs a bottleneck with a limited rate, or a radio link")
+    refuse(
+        "a direction in a cell needs a bottleneck with a limited rate, a radio link or a recording",
+    )
 }
 
 /// The directions of a cell's users, which the caller stores.

@@ -13,6 +13,8 @@ use crate::bottleneck::Admission;
 use crate::meter::{Bin, Meter};
 use crate::packet::{DropReason, Fate, Item, Outcome, Step, Tag};
 use crate::queue::QueueLevel;
+use crate::radio::Way;
+use crate::random::Seed;
 use crate::schedule::Offer;
 use crate::stage::{Behaviour, Configured, Stage, StageConfig};
 use crate::time::{Duration, Time};
@@ -79,7 +81,8 @@ pub struct Direction<P> {
     in_cell: bool,
     /// True if the cell serves another user.
     barred: bool,
-    /// In a cell: when the queue last became empty.
+    /// In a cell: whether packets queued at the last event, and when the queue last became empty.
+    queued: bool,
     emptied: Time,
 }
 
@@ -106,6 +109,7 @@ impl<P: Clone> Direction<P> {
             cuts: false,
             in_cell: false,
             barred: false,
+            queued: false,
             emptied: Time::ZERO,
         };
         direction.set_gate(direction.clock);
@@ -142,6 +146,36 @@ impl<P: Clone> Direction<P> {
             meter.arrived(now, size);
         }
         self.enter(0, now, Item::new(packet, size, now).tagged(tag));
+        self.queued |= self.in_cell && self.queue().packets > Packets(0);
+        self.next = self.next_internal();
+    }
+
+    /// Return the device of the first radio link, and its direction, if the device's directions are coupled.
+    pub(crate) fn device(&self) -> Option<((Seed, u16), Way)> {
+        self.stages.iter().find_map(|stage| match stage {
+            Stage::Radio(radio) => radio.device(),
+            _ => None,
+        })
+    }
+
+    /// Return when the device of a radio link became or becomes connected, as of the last call.
+    pub(crate) fn connected(&self) -> Time {
+        let connected = self.stages.iter().map(|stage| match stage {
+            Stage::Radio(radio) => radio.connected(),
+            _ => Time::ZERO,
+        });
+        connected.max().unwrap_or(Time::ZERO)
+    }
+
+    /// Record that the device of a radio link has data in its other direction at `now`, and is connected from
+    /// `connected` on.
+    pub fn rouse(&mut self, now: Time, connected: Time) {
+        let now = self.settle(now);
+        for stage in &mut self.stages {
+            if let Stage::Radio(radio) = stage {
+                radio.rouse(now, connected);
+            }
+        }
         self.next = self.next_internal();
     }
 

@@ -104,7 +104,10 @@ impl<P: Clone> Direction<P> {
     #[cold]
     pub(super) fn note_emptied(&mut self, index: usize, now: Time) {
         if self.metered == Some(index) && self.queue().packets == Packets(0) {
-            self.emptied = now;
+            // Packets behind the queue may leave the stage later.
+            if std::mem::take(&mut self.queued) {
+                self.emptied = now;
+            }
         }
     }
 }

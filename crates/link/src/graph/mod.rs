@@ -131,6 +131,9 @@ pub struct Graph<P> {
     directions: Vec<Direction<P>>,
     /// For each direction, the cells that it visits, with its user number in each.
     visits: Vec<Vec<(usize, usize)>>,
+    /// For each direction of a device with [coupled](crate::RadioConfig::coupled) directions, the other direction;
+    /// empty without such devices.
+    partners: Vec<Option<usize>>,
     /// Events of the cells and of the directions: at one instant the cells come first.
     agenda: Agenda,
     outcomes: VecDeque<(usize, Outcome<P>)>,
@@ -171,8 +174,19 @@ impl<P: Clone> Graph<P> {
             let cell = Cell::new(&config, zero, &mut members)?;
             cells.push(SharedCell { cell, users });
         }
+        let devices: Vec<_> = directions.iter().map(Direction::device).collect();
+        let partner = |own: &Option<_>| {
+            let (device, way) = (*own)?;
+            let is_other = |it: &Option<_>| it.is_some_and(|(of, to)| of == device && to != way);
+            devices.iter().position(is_other)
+        };
+        let mut partners: Vec<_> = devices.iter().map(partner).collect();
+        if partners.iter().all(Option::is_none) {
+            partners.clear();
+        }
         let mut graph = Self {
             topology,
+            partners,
             agenda: Agenda::new(cells.len() + directions.len()),
             cells,
             directions,
@@ -225,6 +239,20 @@ impl<P: Clone> Graph<P> {
             self.directions[direction].accept_tagged(now, packet, size, tag);
         }
         self.plan(direction);
+        if let Some(&Some(partner)) = self.partners.get(direction) {
+            self.rouse(now, direction, partner);
+        }
+    }
+
+    /// Wake the device of `direction`, which has got a packet, in its other direction.
+    #[cold]
+    fn rouse(&mut self, now: Time, direction: usize, partner: usize) {
+        let connected = self.directions[direction].connected();
+        self.directions[partner].rouse(now, connected);
+        self.plan(partner);
+        if let Some((cell, _)) = self.visit(partner) {
+            self.with_cell(cell, |cell, users| cell.look_again(now, users));
+        }
     }
 
     /// Return when [`poll`](Self::poll) may next have an outcome; `None` if only after another packet.

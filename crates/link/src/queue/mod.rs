@@ -248,6 +248,13 @@ impl<P> Queue<P> {
         dispatch!(self, queue => queue.remove())
     }
 
+    /// Drop the packet in service and the waiting ones, at a handover.
+    pub(crate) fn flush(&mut self, serving: Option<Item<P>>, dropped: &mut Dropped<P>) {
+        let waiting = std::iter::from_fn(|| self.remove());
+        let all = serving.into_iter().chain(waiting);
+        dropped.extend(all.map(|item| (item, DropReason::Handover)));
+    }
+
     /// Hand the packets over to another queue, which drops those without room.
     pub(crate) fn replace(&mut self, next: Self, surcharge: Surcharge, dropped: &mut Dropped<P>) {
         let mut before = std::mem::replace(self, next);

@@ -2,7 +2,7 @@
 //! to the device. Failed blocks are retransmitted.
 
 use super::channel::purpose;
-use super::config::{Harq, RadioConfig, Ramp, Sleep};
+use super::config::{Harq, RadioConfig, Ramp, Release, Second, Sleep};
 use super::noise::Noise;
 use crate::time::{Duration, Time};
 
@@ -13,6 +13,8 @@ pub(super) struct Access {
     last: Option<Duration>,
     /// True if the next slot is the first grant.
     is_first: bool,
+    /// End of the last set-up of a connection.
+    pub(super) connected: Duration,
 }
 
 impl Access {
@@ -20,9 +22,14 @@ impl Access {
     pub(super) fn ready(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.is_first = false;
         let mut ready = position;
-        if let Some(sleep) = &config.sleep {
+        if let Some(release) = &config.release
+            && self.last.is_none_or(|last| last + release.after < position)
+        {
+            self.connected = self.connected.max(release.connected(config, position));
+        } else if let Some(sleep) = &config.sleep {
             ready = sleep.listens(self.last, position);
         }
+        ready = ready.max(self.connected);
         if let Some(grant) = &config.grant
             && self.last.is_none_or(|last| last + grant.tail < position)
         {
@@ -40,6 +47,14 @@ impl Access {
         }
     }
 
+    /// Record that the device has data in its other direction at `position`, and is connected from `connected` on.
+    /// Return when it can receive.
+    pub(super) fn rouse(&mut self, position: Duration, connected: Duration) -> Duration {
+        self.last = self.last.max(Some(position));
+        self.connected = self.connected.max(connected);
+        self.connected.max(position)
+    }
+
     /// Record that the slot at `position` carried bytes. Return the earliest time of the next slot.
     pub(super) fn sent(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.last = Some(position);
@@ -53,14 +68,37 @@ impl Access {
 impl Sleep {
     /// Return when the device next listens, at or after `position`.
     fn listens(&self, last: Option<Duration>, position: Duration) -> Duration {
-        let active = last.is_some_and(|last| position <= last + self.after);
-        let Some(into) = position.as_nanos().checked_rem(self.cycle.as_nanos()) else {
-            return position;
-        };
-        if active || into < self.awake.as_nanos() {
+        let asleep = last.map(|last| last + self.after);
+        if asleep.is_some_and(|asleep| position <= asleep) {
             return position;
         }
-        round_up(position, self.cycle)
+        if !self.short.is_zero()
+            && let Some(end) = asleep.map(|asleep| asleep + self.short_for)
+            && let listens = self.in_cycles(self.short, position)
+            && listens < end
+        {
+            return listens;
+        }
+        self.in_cycles(self.cycle, position)
+    }
+
+    /// Return when a device with wake-ups every `cycle` next listens.
+    fn in_cycles(&self, cycle: Duration, position: Duration) -> Duration {
+        match position.as_nanos().checked_rem(cycle.as_nanos()) {
+            Some(into) if into >= self.awake.as_nanos() => round_up(position, cycle),
+            _ => position,
+        }
+    }
+}
+
+impl Release {
+    /// Return when a device without a connection, which has data from `position` on, is connected.
+    fn connected(&self, config: &RadioConfig, position: Duration) -> Duration {
+        let own = purpose::own(config.way) + purpose::of_device(config.device);
+        let chance = Noise::new(config.seed, purpose::SETUP + own).unit(position.as_nanos());
+        let spread = self.most.saturating_sub(self.least).as_nanos() as f64;
+        let setup = self.least + Duration::from_nanos((chance * spread) as u64);
+        round_up(position, self.paging) + setup
     }
 }
 
@@ -137,6 +175,40 @@ fn decay(span: Duration, constant: Duration) -> f64 {
     (-span.as_secs_f64() / constant.as_secs_f64()).exp()
 }
 
+/// State of the second carrier.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Aggregation {
+    /// When the carrier can first be used, if it is activated.
+    from: Option<Time>,
+    /// When the carrier was last needed.
+    needed: Time,
+}
+
+impl Aggregation {
+    /// Return the usable share of the capacity of both carriers in a slot that begins at `now`.
+    ///
+    /// waiting: bytes in the queue. capacity: bytes that both carriers could send in the slot.
+    pub(super) fn share(&mut self, second: &Second, now: Time, waiting: u64, capacity: f64) -> f64 {
+        let first = 1.0 / (1.0 + second.gain);
+        if now.since(self.needed) > second.idle {
+            self.from = None;
+        }
+        if self.from.is_none() && waiting >= second.load {
+            self.from = Some(now + second.delay);
+            self.needed = now + second.delay;
+        }
+        match self.from {
+            Some(from) if from <= now => {
+                if waiting as f64 > capacity * first {
+                    self.needed = now;
+                }
+                1.0
+            }
+            _ => first,
+        }
+    }
+}
+
 /// Pending retransmissions.
 #[derive(Clone, Debug)]
 pub(super) struct Retransmissions {
@@ -169,8 +241,9 @@ impl Retransmissions {
             .sum()
     }
 
-    /// Send a block of `bytes` in `slot`. Return the additional delay by failures.
+    /// Send a block of `bytes` in `slot`. Return the additional delay by failures, and whether the block is lost.
     ///
+    /// least: minimum probability of a failure.
     /// slot_at: for a span after the start of `slot`, the first slot of this direction at or after its end, and the
     /// span rounded up to that slot.
     pub(super) fn send(
@@ -178,16 +251,20 @@ impl Retransmissions {
         harq: &Harq,
         slot: u64,
         bytes: u64,
+        least: f64,
         slot_at: impl Fn(Duration) -> Option<(u64, Duration)>,
-    ) -> Duration {
+    ) -> (Duration, bool) {
         let mut late = Duration::ZERO;
         for attempt in 0..ATTEMPTS {
             let chance = if attempt == 0 { harq.first } else { harq.again };
             // Indices of one slot's attempts lie far from the next slots' indices.
-            if self.chance.unit(slot ^ (attempt << 48)) >= chance.get() {
+            if self.chance.unit(slot ^ (attempt << 48)) >= chance.get().max(least) {
                 break;
             }
             let lost = attempt + 1 >= u64::from(harq.attempts.max(1));
+            if lost && harq.unacknowledged {
+                return (late + harq.recovery, true);
+            }
             let wait = if lost { harq.recovery } else { harq.round_trip };
             let Some((next, start)) = slot_at(late + wait) else {
                 break;
@@ -199,7 +276,7 @@ impl Retransmissions {
                 break; // retransmissions of the layer above are assumed to arrive
             }
         }
-        late
+        (late, false)
     }
 }
 
@@ -223,6 +300,7 @@ mod tests {
             after: ms(100),
             cycle: ms(40),
             awake: ms(10),
+            ..config.sleep.unwrap()
         });
         let mut access = Access::default();
         assert_eq!(access.ready(&config, ms(5)), ms(5)); // the device is listening
@@ -230,6 +308,59 @@ mod tests {
         access.sent(&config, ms(40));
         assert_eq!(access.ready(&config, ms(139)), ms(139));
         assert_eq!(access.ready(&config, ms(141)), ms(160));
+    }
+
+    #[test]
+    fn short_cycles_come_before_long_ones() {
+        let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+        config.sleep = Some(Sleep {
+            after: ms(100),
+            cycle: ms(320),
+            awake: ms(10),
+            short: ms(40),
+            short_for: ms(80),
+        });
+        let mut access = Access::default();
+        access.sent(&config, ms(640));
+        assert_eq!(access.ready(&config, ms(775)), ms(800));
+        assert_eq!(access.ready(&config, ms(815)), ms(960)); // the next short cycle begins after their end
+        assert_eq!(access.ready(&config, ms(1000)), ms(1280));
+    }
+
+    #[test]
+    fn a_second_carrier_comes_with_the_load_and_goes_without() {
+        let second: Second = serde_json::from_str(
+            r#"{"gain": 1.0, "load": 5000, "delay_ns": 20000000, "idle_ns": 100000000}"#,
+        )
+        .unwrap();
+        let mut aggregation = Aggregation::default();
+        let mut share =
+            |at, waiting| aggregation.share(&second, Time::from_millis(at), waiting, 2000.0);
+        assert_eq!([share(0, 4999), share(1, 5000), share(20, 9000)], [0.5; 3]);
+        assert_eq!(
+            [share(21, 1500), share(100, 500), share(121, 500)],
+            [1.0; 3]
+        );
+        assert_eq!(share(122, 1500), 0.5); // not needed for 100 ms
+    }
+
+    #[test]
+    fn a_released_connection_is_set_up_after_paging() {
+        let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+        config.release = Some(Release {
+            after: ms(5000),
+            least: ms(50),
+            most: ms(80),
+            paging: ms(640),
+        });
+        let mut access = Access::default();
+        let ready = access.ready(&config, ms(100));
+        assert!((ms(690)..=ms(720)).contains(&ready), "{ready:?}");
+        access.sent(&config, ready);
+        let later = ready + ms(4000);
+        assert!(access.ready(&config, later) < later + ms(40)); // asleep, but connected
+        let released = access.ready(&config, ready + ms(5001));
+        assert!((ms(5810)..=ms(5840)).contains(&released), "{released:?}");
     }
 
     #[test]
@@ -314,6 +445,7 @@ mod harq_tests {
             attempts: 3,
             recovery: Duration::from_millis(40),
             decode: Duration::ZERO,
+            ..config.harq
         };
         config
     }
@@ -329,7 +461,7 @@ mod harq_tests {
     fn a_block_that_fails_comes_a_round_trip_later_in_place_of_new_bytes() {
         let config = config(1.0, 0.0);
         let mut retransmissions = Retransmissions::new(&config);
-        let late = retransmissions.send(&config.harq, 5, 700, grid(5));
+        let late = retransmissions.send(&config.harq, 5, 700, 0.0, grid(5)).0;
         assert_eq!(late, Duration::from_millis(8));
         assert_eq!(retransmissions.taken(12, 12), 0);
         assert_eq!(retransmissions.taken(13, 13), 700);
@@ -340,7 +472,7 @@ mod harq_tests {
     fn after_the_last_attempt_the_layer_above_takes_over() {
         let config = config(1.0, 1.0);
         let mut retransmissions = Retransmissions::new(&config);
-        let late = retransmissions.send(&config.harq, 0, 1, grid(0));
+        let late = retransmissions.send(&config.harq, 0, 1, 0.0, grid(0)).0;
         assert_eq!(late, Duration::from_millis(8 + 8 + 40));
     }
 
@@ -355,7 +487,8 @@ mod harq_tests {
             (0..1000)
                 .map(|slot| {
                     !retransmissions
-                        .send(&config.harq, slot, 1, grid(slot))
+                        .send(&config.harq, slot, 1, 0.0, grid(slot))
+                        .0
                         .is_zero()
                 })
                 .collect::<Vec<_>>()
@@ -375,7 +508,8 @@ mod harq_tests {
         let late = (0..100_000)
             .filter(|&slot| {
                 !retransmissions
-                    .send(&config.harq, slot, 1, grid(slot))
+                    .send(&config.harq, slot, 1, 0.0, grid(slot))
+                    .0
                     .is_zero()
             })
             .count();

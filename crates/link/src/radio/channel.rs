@@ -1,6 +1,6 @@
 //! The surroundings of a device: the capacity of slots over time, and gaps without service.
 
-use super::config::{Path, RadioConfig, SYMBOLS, Way};
+use super::config::{Fade, Path, RadioConfig, SYMBOLS, Users, Way};
 use super::noise::{Noise, Wander};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
@@ -28,6 +28,9 @@ pub(super) mod purpose {
     pub const SITE: u64 = 7;
     pub const PATH: u64 = 8;
     pub const ROUTE: u64 = 9;
+    pub const BURST: u64 = 10;
+    pub const LENGTH: u64 = 11;
+    pub const SETUP: u64 = 12;
 
     /// Return the addition for numbers that directions must not share.
     pub fn own(way: super::Way) -> u64 {
@@ -43,9 +46,17 @@ pub(super) mod purpose {
     }
 }
 
-/// The last result: fading step, cell step, site, bytes per symbol.
+/// The last result: fading step, cell step and site, with bytes per symbol and depth of the fade, dB.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cache(Option<(u64, u64, u64, f64)>);
+pub(super) struct Cache(Option<((u64, u64, u64), f64, f64)>);
+
+impl Cache {
+    /// Return the minimum probability of a failure in the last slot.
+    pub(super) fn failure(&self, fade: Option<Fade>) -> f64 {
+        let is_deep = |fade: &Fade| self.0.is_some_and(|(_, _, depth)| depth > fade.below_db);
+        fade.filter(is_deep).map_or(0.0, |fade| fade.chance.get())
+    }
+}
 
 /// Capacity of a radio link over time, for a device with a warm scheduler.
 #[derive(Clone, Debug)]
@@ -151,10 +162,10 @@ impl Surroundings {
             self.site_at(position),
         );
         let per_symbol = match known.0 {
-            Some((fading, cell, site, bytes)) if (fading, cell, site) == steps => bytes,
+            Some((at, bytes, _)) if at == steps => bytes,
             _ => {
-                let bytes = self.bytes_per_symbol(steps);
-                known.0 = Some((steps.0, steps.1, steps.2, bytes));
+                let (bytes, depth) = self.bytes_per_symbol(steps);
+                known.0 = Some((steps, bytes, depth));
                 bytes
             }
         };
@@ -173,7 +184,8 @@ impl Surroundings {
         bytes
     }
 
-    fn bytes_per_symbol(&self, (fading, cell, site): (u64, u64, u64)) -> f64 {
+    /// Return the bytes per symbol of all carriers, and the depth of the fade in dB.
+    fn bytes_per_symbol(&self, (fading, cell, site): (u64, u64, u64)) -> (f64, f64) {
         let (channel, carrier) = (&self.config.channel, &self.config.carrier);
         let spread = self
             .config
@@ -189,16 +201,44 @@ impl Surroundings {
                 };
         let elements = f64::from(carrier.blocks) * SUBCARRIERS * f64::from(carrier.layers);
         let usable = elements * (1.0 - carrier.overhead) * efficiency(db);
-        usable * self.left(cell) / 8.0
+        let carriers = 1.0 + self.config.second.map_or(0.0, |second| second.gain);
+        (
+            usable * self.left(cell) / 8.0 * carriers,
+            channel.mean_db - db,
+        )
     }
 
     /// Return the share that other users leave.
     fn left(&self, step: u64) -> f64 {
         let cell = &self.config.cell;
-        if cell.deviation == 0.0 {
-            return cell.share;
+        let share = match cell.deviation {
+            0.0 => cell.share,
+            _ => (cell.share + cell.deviation * self.cell.at(step)).clamp(0.1 * cell.share, 1.0),
+        };
+        match &cell.users {
+            Some(users) => share / (1.0 + self.active(users, step)),
+            None => share,
         }
-        (cell.share + cell.deviation * self.cell.at(step)).clamp(0.1 * cell.share, 1.0)
+    }
+
+    /// Return the number of active users at the beginning of a step.
+    fn active(&self, users: &Users, step: u64) -> f64 {
+        let [burst, length] = [purpose::BURST, purpose::LENGTH]
+            .map(|of| Noise::new(self.config.seed, of + purpose::own(self.config.way)));
+        let every = users.every.as_nanos().max(1);
+        let at = step.saturating_mul(CELL_STEP.as_nanos());
+        let active = |user: u64, part: u64| {
+            let index = part ^ (user << 56);
+            let begin = (part * every) as f64 + burst.unit(index) * every as f64;
+            let mean = users.length.as_nanos() as f64;
+            let length = (-(1.0 - length.unit(index)).ln() * mean).min(every as f64);
+            (begin..begin + length).contains(&(at as f64))
+        };
+        let parts = (at / every).saturating_sub(1)..=at / every;
+        let active = |user| parts.clone().any(|part| active(user, part));
+        (0..u64::from(users.count))
+            .filter(|&user| active(user))
+            .count() as f64
     }
 
     /// Return begin and end of the handover gap in a part of the grid; `None` beyond the end of time.
@@ -323,6 +363,19 @@ mod tests {
         assert!((0..100).all(|step| one.left(step) == other.left(step)));
         let alike = (0..1000).filter(|&step| one.fading.at(step) == other.fading.at(step));
         assert_eq!(alike.count(), 0);
+    }
+
+    #[test]
+    fn active_users_take_equal_shares_of_the_cell() {
+        let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+        let alone = Surroundings::new(&config);
+        let users = r#"{"count": 4, "every_ns": 1000000000, "length_ns": 200000000}"#;
+        config.cell.users = serde_json::from_str(users).unwrap();
+        let shared = Surroundings::new(&config);
+        let others = |step| alone.left(step) / shared.left(step) - 1.0;
+        let mean = (0..10_000).map(others).sum::<f64>() / 1e4;
+        assert!((0.7..0.9).contains(&mean), "{mean}"); // 4 users, a fifth of the time
+        assert!((0..10_000).all(|step| (others(step) - others(step).round()).abs() < 1e-9));
     }
 
     #[test]

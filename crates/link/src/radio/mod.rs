@@ -12,7 +12,8 @@ mod noise;
 mod profile;
 
 pub use config::{
-    Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
+    Carrier, Cell, Channel, Fade, Grant, Handover, Harq, Path, RadioConfig, Ramp, Release, Second,
+    Sleep, Slots, Users, Way,
 };
 pub use profile::{Band, Condition, Profile};
 
@@ -20,11 +21,12 @@ use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
 use crate::packet::{DropReason, Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
+use crate::random::Seed;
 use crate::schedule::Offer;
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time, earlier};
 use crate::units::Share;
-use access::{Access, Retransmissions, Warmth};
+use access::{Access, Aggregation, Retransmissions, Warmth};
 pub(crate) use channel::Potential;
 use channel::{Cache, Route, Surroundings};
 pub(crate) use config::RadioTable;
@@ -41,10 +43,13 @@ pub(crate) struct Radio<P> {
     route: Route,
     access: Access,
     warmth: Warmth,
+    aggregation: Aggregation,
     retransmissions: Retransmissions,
     queue: Queue<P>,
     /// The partly sent packet, and its unsent bytes.
     serving: Option<(Item<P>, u64)>,
+    /// True if bytes of the partly sent packet are lost.
+    broken: bool,
     /// The next slot that carries data, and its beginning.
     slot: Option<(u64, Time)>,
     /// Arrival of the last block; blocks arrive in order.
@@ -75,9 +80,11 @@ impl<P> Configured<RadioConfig> for Radio<P> {
             route: Route::new(config),
             access: Access::default(),
             warmth: Warmth::COLD,
+            aggregation: Aggregation::default(),
             retransmissions: Retransmissions::new(config),
             queue: Queue::new(&config.queue, None, zero),
             serving: None,
+            broken: false,
             slot: None,
             decoded: Time::ZERO,
             line: DelayLine::new(false),
@@ -116,6 +123,7 @@ impl<P> Behaviour<P> for Radio<P> {
         self.offset = self.config.offset + offset;
         self.access = Access::default();
         self.warmth = Warmth::COLD;
+        self.aggregation = Aggregation::default();
         self.retransmissions.clear();
         self.share = (Time::ZERO, Share::WHOLE);
         self.queue.restart(zero);
@@ -138,10 +146,8 @@ impl<P> Behaviour<P> for Radio<P> {
 
     fn flush(&mut self) {
         let serving = self.serving.take().map(|(item, _)| item);
-        let waiting = std::iter::from_fn(|| self.queue.remove());
-        let all = serving.into_iter().chain(waiting);
-        let dropped = all.map(|item| (item, DropReason::Handover));
-        self.dropped.extend(dropped);
+        self.broken = false;
+        self.queue.flush(serving, &mut self.dropped);
         self.slot = None;
     }
 
@@ -224,6 +230,30 @@ impl<P> Radio<P> {
         }
     }
 
+    /// Return the device and its direction, if its directions are coupled.
+    pub(crate) fn device(&self) -> Option<((Seed, u16), Way)> {
+        let config = &self.config;
+        config
+            .coupled
+            .then_some(((config.seed, config.device), config.way))
+    }
+
+    /// Return the end of the last set-up of a connection.
+    pub(crate) fn connected(&self) -> Time {
+        self.instant(self.access.connected).unwrap_or(Time::MAX)
+    }
+
+    /// Record that the device has data in its other direction at `now`, and is connected from `connected` on. Packets
+    /// that wait for the device to listen are sent as soon as it can receive.
+    pub(crate) fn rouse(&mut self, now: Time, connected: Time) {
+        let connected = self.position(connected);
+        let next = self.access.rouse(self.position(now), connected) + Duration::from_nanos(1);
+        let waits = self.serving.is_some() || !self.queue.is_empty();
+        if waits && !self.closed && self.config.grant.is_none() && next < self.ready {
+            self.turn_to(next, now);
+        }
+    }
+
     /// Accept a packet; events up to `now` must have been taken.
     #[inline(never)] // the other stages' path stays short
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
@@ -249,7 +279,10 @@ impl<P> Radio<P> {
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
         let warmth = self.warmth.share(&self.config.ramp, begin, waiting);
-        let warm = self.surroundings.capacity(slot, &mut self.cache);
+        let mut warm = self.surroundings.capacity(slot, &mut self.cache);
+        if let Some(second) = &self.config.second {
+            warm *= self.aggregation.share(second, begin, waiting, warm);
+        }
         let offered = (warm * warmth).max(1.0) as u64;
         let taken = self
             .retransmissions
@@ -266,21 +299,30 @@ impl<P> Radio<P> {
             Share::new(share.of(offered).saturating_sub(used), offered),
         );
         let mut from = self.position(begin);
+        let mut lost = false;
         if sent > 0 || !self.complete.is_empty() {
-            let at = from;
-            let late = self
-                .retransmissions
-                .send(&self.config.harq, slot, sent, |span| {
-                    let next = self.surroundings.next_slot(at + span)?;
-                    let start = self.surroundings.start(next)?;
-                    Some((next, start.saturating_sub(at)))
-                });
+            let (at, harq) = (from, &self.config.harq);
+            let least = self.cache.failure(harq.fade);
+            let (late, gone) = self.retransmissions.send(harq, slot, sent, least, |span| {
+                let next = self.surroundings.next_slot(at + span)?;
+                let start = self.surroundings.start(next)?;
+                Some((next, start.saturating_sub(at)))
+            });
             let there = begin + self.config.slots.length + self.config.harq.decode + late;
+            lost = gone;
             self.decoded = self.decoded.max(there);
             from = self.access.sent(&self.config, from);
         }
         let there = self.position(self.decoded);
+        // The first packet that is complete may have lost bytes in an earlier slot.
+        let broken = std::mem::take(&mut self.broken);
+        let mut hit = broken || lost;
+        self.broken = self.serving.is_some() && (lost || broken && self.complete.is_empty());
         for mut item in self.complete.drain(..) {
+            if std::mem::replace(&mut hit, lost) {
+                self.dropped.extend([(item, DropReason::Loss)]);
+                continue;
+            }
             item.released = self.decoded;
             let delay = self.route.delay(there, item.size.0);
             self.line.push(self.decoded + delay, item);

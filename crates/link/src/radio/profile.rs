@@ -134,6 +134,7 @@ fn midband(way: Way) -> RadioConfig {
             deviation: if down { 0.02 } else { 0.05 },
             memory: ms(1000),
             turn: Probability::ALWAYS,
+            users: None,
         },
         ramp: if down {
             Ramp {
@@ -153,6 +154,8 @@ fn midband(way: Way) -> RadioConfig {
             attempts: 4,
             recovery: ms(40),
             decode: us(500),
+            unacknowledged: false,
+            fade: None,
         },
         grant: (!down).then_some(Grant {
             period: ms(8),
@@ -161,6 +164,8 @@ fn midband(way: Way) -> RadioConfig {
             tail: ms(5),
         }),
         sleep: down.then_some(SLEEP),
+        release: None,
+        second: None,
         handover: None,
         path: Path {
             delay: us(6_800),
@@ -173,6 +178,7 @@ fn midband(way: Way) -> RadioConfig {
         queue: Discipline::DropTail(Limit::bytes(if down { 4_000_000 } else { 1_000_000 })),
         seed: Seed(0),
         device: 0,
+        coupled: false,
         offset: Duration::ZERO,
     }
 }
@@ -239,6 +245,8 @@ const SLEEP: Sleep = Sleep {
     after: ms(200),
     cycle: ms(40),
     awake: ms(10),
+    short: Duration::ZERO,
+    short_for: Duration::ZERO,
 };
 
 impl Condition {

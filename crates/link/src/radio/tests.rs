@@ -1,6 +1,6 @@
 use super::*;
 use crate::direction::Direction;
-use crate::packet::Outcome;
+use crate::packet::{Fate, Outcome};
 use crate::queue::Discipline;
 use crate::random::Probability;
 use crate::stage::StageConfig;
@@ -181,4 +181,37 @@ fn a_meter_knows_what_the_slots_could_carry() {
     let offered: Vec<_> = bins.iter().map(|bin| bin.capacity).collect();
     assert_eq!(offered, [Some(Bytes(5000)); 2]);
     assert_eq!((bins[0].used, bins[1].used), (Bytes(4000), Bytes(3000)));
+}
+
+#[test]
+fn a_lost_block_drops_the_packets_that_have_bytes_in_it() {
+    let mut config = plain();
+    (config.harq.unacknowledged, config.harq.attempts) = (true, 1);
+    config.harq.first = Probability::new(0.2).unwrap();
+    let arrivals: Vec<_> = (0..3000).map(|at| (ms(2 * at), 1400)).collect(); // two blocks each
+    let (passed, lost): (Vec<_>, Vec<_>) = outcomes(config, &arrivals)
+        .into_iter()
+        .partition(|it| it.fate == Fate::Delivered);
+    let reason = Fate::Dropped(DropReason::Loss);
+    assert!(lost.iter().all(|it| it.fate == reason));
+    let share = lost.len() as f64 / 3000.0;
+    assert!((0.33..0.39).contains(&share), "{share}"); // 1 − 0.8²
+    assert!(passed.is_sorted_by_key(|it| it.packet)); // packets behind a lost block wait for the recovery
+}
+
+#[test]
+fn blocks_are_lost_together_in_deep_fades() {
+    let mut config = plain();
+    (config.channel.deviation_db, config.channel.memory) = (4.0, span(500));
+    (config.harq.unacknowledged, config.harq.attempts) = (true, 1);
+    config.harq.fade = serde_json::from_str(r#"{"below_db": 5.0, "chance": 1.0}"#).unwrap();
+    let arrivals: Vec<_> = (0..100_000).map(|at| (ms(3 * at), 1000)).collect();
+    let mut gone = vec![false; arrivals.len()];
+    for outcome in outcomes(config, &arrivals) {
+        gone[outcome.packet] = outcome.fate != Fate::Delivered;
+    }
+    let share = |of: &[bool]| of.iter().filter(|&&it| it).count() as f64 / of.len() as f64;
+    assert!((0.07..0.15).contains(&share(&gone)), "{}", share(&gone)); // 1.25 deviations below the mean
+    let after: Vec<_> = gone.windows(2).filter(|it| it[0]).map(|it| it[1]).collect();
+    assert!(share(&after) > 0.8);
 }

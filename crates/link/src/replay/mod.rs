@@ -7,17 +7,20 @@ mod stage;
 
 pub(crate) use conditional::{Conditional, SaturatedPlayback};
 pub use conditional::{
-    ConditionalConfig, ConditionalModel, DelayState, Delays, Saturated, SizeSamples, TrainSet,
-    WarmUp, WarmUpCurve,
+    ConditionalConfig, ConditionalModel, DelayState, Delays, LossChain, Saturated, SizeSamples,
+    TrainGroup, TrainSet,
 };
 pub(crate) use stage::WorkloadDependent;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bottleneck::{BottleneckConfig, Clock};
 use crate::delay::on_line;
 use crate::queue::Discipline;
 use crate::schedule::{LightRows, Schedule};
+use crate::schema::JsonSchema;
 use crate::time::Duration;
 use crate::trace::{Repeat, Trace};
 use crate::units::Bytes;
@@ -62,8 +65,9 @@ pub struct WorkloadDependentConfig {
 }
 
 /// Place at which the time without packets is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum IdleAt {
     /// At the link, one reading of the paper's text: from the departure of the last packet until the next one arrives
     /// at the link, at least F.
@@ -76,8 +80,9 @@ pub enum IdleAt {
 }
 
 /// Origin of the times of the light opportunities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
 pub enum Anchor {
     /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier must wait.
     BaseDelay,
@@ -126,7 +131,7 @@ impl WorkloadDependentConfig {
 }
 
 /// A span: later or, if negative, sooner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 pub struct Shift(i64);
 
 impl Shift {
@@ -159,7 +164,7 @@ impl TryFrom<Vec<(Bytes, Shift)>> for Compensation {
 
 /// comp(s): the delay of a packet of `s` bytes less the delay at the recorder's size (Sentosa et al., "CellReplay",
 /// NSDI 2025, §4.4 and §A.1). Linear between the calibrated sizes, constant outside of them.
-#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "Vec<(Bytes, Shift)>")]
 pub struct Compensation {
     /// (size, ns), strictly increasing in size.

@@ -99,6 +99,7 @@ pub(crate) enum ScheduleTable {
     /// The opportunities of a trace.
     #[schemars(extend("table" = false, "text" = "{path}{offset_ns: from %}, {looped:looped|once}"))]
     Trace {
+        #[schemars(extend("format" = "trace"))]
         path: PathBuf,
         looped: Repeat,
         #[serde(rename = "offset_ns", default)]
@@ -138,7 +139,7 @@ pub(crate) enum ScheduleTable {
         burst: Bytes,
     },
     /// Packets pass at once.
-    #[schemars(extend("table" = false, "text" = "unlimited"))]
+    #[schemars(extend("table" = false, "idle" = "", "text" = "unlimited"))]
     Unlimited,
 }
 

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::damage::{CorruptionConfig, DuplicationConfig};
 use crate::delay::{DelayConfig, DelaySeries, Observed};
 use crate::flow_limit::FlowLimitConfig;
+use crate::gate::GateConfig;
+use crate::language::QueueingTable;
 use crate::loss::{LossConfig, LossSeries};
 use crate::queue::Discipline;
 use crate::random::{Probability, Seed};
@@ -15,19 +17,13 @@ use crate::trace::Repeat;
 use crate::units::{BitRate, Bytes, Packets};
 
 fn make_schemas() -> Value {
-    let kind = |kind, text| json!({ "properties": { "kind": { "const": kind } }, "text": text });
     json!([
         ["loss", schema_for!(LossConfig)],
         ["duplication", schema_for!(DuplicationConfig)],
         ["corruption", schema_for!(CorruptionConfig)],
         ["flow-limit", schema_for!(FlowLimitConfig)],
-        ["gate", {}],
-        ["bottleneck", { "oneOf": [
-            kind("bottleneck", "{schedule}, {queue}"),
-            kind("workload-dependent", ""),
-            kind("conditional", ""),
-            kind("radio", "radio {profile} (synthetic){offset_ns: from %}{queue:, %}"),
-        ] }],
+        ["gate", schema_for!(GateConfig)],
+        ["bottleneck", schema_for!(QueueingTable)],
         ["delay", schema_for!(DelayConfig)],
         ["schedule", schema_for!(ScheduleTable)],
         ["queue", schema_for!(Discipline)],

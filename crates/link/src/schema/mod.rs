@@ -1,8 +1,10 @@
 //! The schema of serialised stages, the source of the tables of scenario files and of their reference.
 //!
-//! JSON Schema with more keywords. For a value, `format` names its type (`made.rs` has the list), and `least` and
-//! `most` are its limits as text. For a kind, `text` describes a stage in one line, with the values of its keys in
-//! braces; `table` is the kind of the scenario's table, if different, or `false` if scenarios have none.
+//! JSON Schema with more keywords. For a value, `format` names its type (`made.rs` has the list), or the content of a
+//! file, and `least` and `most` are its limits as text. For a kind, `text` describes a stage in one line, with the
+//! values of its keys in braces, or a change of a stage by the changed keys alone if `partial`; a stage without any of
+//! the keys `idle` has no effect; `table` is the kind of the scenario's table, if different, or `false` if scenarios
+//! have none.
 //!
 //! A test generates the schema from the types by `schemars` and compares it with `stages.json`, the file in use.
 

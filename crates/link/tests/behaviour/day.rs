@@ -35,27 +35,6 @@ fn assert_equal(departures: &[Time], expected: impl IntoIterator<Item = u128>) {
     assert!(next > u128::from(DAY.as_nanos()));
 }
 
-/// 12,799 ms with bursts, gaps and an opportunity at the seam.
-fn trace() -> Vec<u64> {
-    let mut millis: Vec<u64> = (0..30).map(|step| 17 * step * step % 12_000).collect();
-    millis.extend([0, 0, 5, 5, 12_799, 12_799]);
-    millis.sort_unstable();
-    millis
-}
-
-#[test]
-fn a_busy_looped_trace_is_the_same_in_every_period() {
-    let millis = trace();
-    let schedule = Schedule::looped(Arc::new(Trace::from_millis(millis.clone()).unwrap()));
-    let departures = saturate(schedule, MTU.0);
-    // The opportunity at 0 is offered once: the end of a period is the beginning of the next.
-    let offered = (0u128..).flat_map(|cycle| {
-        let stamps = millis.iter().map(|&at| u128::from(at));
-        stamps.map(move |at| (cycle * 12_799 + at) * 1_000_000)
-    });
-    assert_equal(&departures, offered);
-}
-
 #[test]
 fn a_rate_that_does_not_divide_gathers_no_rounding() {
     for rate in [33_337u64, 9_999, 7] {

@@ -1,11 +1,13 @@
 //! Hosts on a graph of directions in virtual time, and the loop that moves packets.
 
+mod outside;
 mod proxies;
 mod sockets;
 mod wire;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use cellbed_link::records::RECORD_BYTES;
 use cellbed_link::tally::Tally;
@@ -18,6 +20,8 @@ use crate::connection::Connection;
 use crate::event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
 use cellbed_tcp::proxy::{Place, ProxyTable};
 use cellbed_tcp::{Sending, Tcp};
+use outside::Edge;
+pub use outside::Outside;
 use proxies::Proxies;
 use sockets::Sockets;
 use wire::{Content, Wire, record};
@@ -117,6 +121,12 @@ impl Network {
     /// real answer misses.
     pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
         self.wire.turnaround = turnaround;
+        self
+    }
+
+    /// Add an outside network before the graph. Clones of this network use the same outside network.
+    pub fn with_outside(mut self, outside: Arc<Mutex<dyn Outside>>) -> Self {
+        self.wire.edge = Some(Edge::new(outside));
         self
     }
 
@@ -271,6 +281,12 @@ impl Network {
             .write(connection, from, bytes, label, self.wire.now);
     }
 
+    /// Send written data now, as at the end of a system call. Data written later in this instant leaves in other
+    /// segments.
+    pub fn push(&mut self) {
+        self.sockets.send_written(&mut self.wire, &mut self.events);
+    }
+
     /// Turn on Nagle's algorithm at this end, which holds back short segments (RFC 896).
     pub fn use_nagle(&mut self, connection: ConnectionId, at: End) {
         if let Some(open) = self.sockets.get_mut(connection) {
@@ -333,6 +349,8 @@ impl Network {
             self.proxies.timer(),
         ];
         let next = events.into_iter().flatten().min();
+        let limit = next.map_or(end, |next| next.min(end));
+        let next = self.wire.advance_outside(limit).or(next);
         let Some(next) = next.filter(|&next| next <= end) else {
             return false;
         };

@@ -7,6 +7,7 @@ use cellbed_link::{Bytes, Duration, Fate, Graph, Outcome, Tag, Time};
 use cellbed_tcp::slab::Slab;
 use cellbed_tcp::{Segment, SegmentKind};
 
+use super::outside::Edge;
 use crate::event::{DatagramKind, End, Ends};
 
 /// First number of packets that proxies create.
@@ -25,6 +26,8 @@ pub(super) struct Wire {
     sent: u64,
     /// Packets on their way out of the hosts, in order.
     leaving: VecDeque<(Time, u32, Bytes)>,
+    /// The network that carries the packets before the graph, if any.
+    pub edge: Option<Edge>,
 }
 
 impl Wire {
@@ -36,6 +39,7 @@ impl Wire {
             turnaround: Duration::ZERO,
             sent: 0,
             leaving: VecDeque::new(),
+            edge: None,
         }
     }
 
@@ -108,8 +112,29 @@ impl Wire {
         }
     }
 
-    /// Pass a packet to a direction.
+    /// Advance the outside network to its first departures, at the latest to `until`, and pass these packets to their
+    /// directions. Return the time of departures or losses.
+    pub fn advance_outside(&mut self, until: Time) -> Option<Time> {
+        let (now, departed, lost) = self.edge.as_mut()?.advance(until)?;
+        self.now = self.now.max(now);
+        for packet in &lost {
+            self.pool.release(packet.slot);
+        }
+        for packet in &departed {
+            self.pass(packet.direction, packet.slot, now, packet.size);
+        }
+        (departed.len() + lost.len() > 0).then_some(now)
+    }
+
+    /// Pass a packet to a direction, or before to the outside network.
     pub fn accept(&mut self, direction: usize, slot: u32, at: Time, size: Bytes) {
+        match &mut self.edge {
+            Some(edge) => edge.send(direction, at, slot, size),
+            None => self.pass(direction, slot, at, size),
+        }
+    }
+
+    fn pass(&mut self, direction: usize, slot: u32, at: Time, size: Bytes) {
         let packet = self.pool.get(slot);
         let flow = match packet.content {
             Content::Segment { connection, .. } | Content::Reset { connection, .. } => {

@@ -104,7 +104,8 @@ fn entered(network: &mut Network, direction: u8, with_data: bool) -> Vec<Time> {
 }
 
 #[test]
-fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
+fn the_end_of_a_message_is_acknowledged_when_it_is_read_until_an_answer_has_left() {
+    const ANSWER: u64 = u64::MAX;
     for segments in [62, 63] {
         let mut network = network(&[]);
         let connection = network.connect(Tcp::default());
@@ -114,12 +115,13 @@ fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
         while let Some(event) = network.next_event(Time::from_millis(2000)) {
             match event {
                 Event::Due { label: 0 } => {}
+                Event::Due { label: ANSWER } => network.write(connection, End::Server, 100, 2),
                 Event::Due { label } => network.write(connection, End::Client, label, 1),
                 Event::Message {
                     at: End::Server, ..
                 } => {
                     ends.push(network.now());
-                    network.write(connection, End::Server, 100, 2);
+                    network.wake(network.now() + Duration::from_millis(1), ANSWER);
                 }
                 _ => {}
             }
@@ -130,6 +132,28 @@ fn the_end_of_a_message_is_acknowledged_at_once_until_an_answer_has_left() {
             next.map(|at| at.since(*end))
         });
         // The second one travels with the answer.
-        assert_eq!(waits.collect::<Vec<_>>(), [Some(Duration::ZERO), None]);
+        let waits: Vec<_> = waits.collect();
+        let is_read = |wait| wait <= Duration::from_micros(100);
+        assert!(waits[0].is_some_and(is_read) && waits[1].is_none());
+    }
+}
+
+#[test]
+fn data_pushed_in_one_instant_leaves_in_segments_of_its_own() {
+    for (pushes, packets) in [(true, 2), (false, 1)] {
+        let mut network = network(&[]);
+        let connection = network.connect(Tcp::default());
+        network.wake(Time::from_millis(100), 1);
+        while let Some(event) = network.next_event(Time::from_millis(500)) {
+            if event == (Event::Due { label: 1 }) {
+                for _ in 0..2 {
+                    network.write(connection, End::Client, 100, 1);
+                    if pushes {
+                        network.push();
+                    }
+                }
+            }
+        }
+        assert_eq!(entered(&mut network, 0, true).len(), packets);
     }
 }

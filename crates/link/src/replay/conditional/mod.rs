@@ -1,16 +1,16 @@
 //! Replay conditional on the state that a packet meets: idle time of the link, waiting bytes, and time of arrival.
 
+mod loss;
 mod opportunities;
 mod saturated;
 mod stage;
 mod states;
-mod warmup;
 
+pub use loss::LossChain;
 pub use saturated::Saturated;
 pub(crate) use saturated::SaturatedPlayback;
 pub(crate) use stage::Conditional;
-pub use states::{DelayState, Delays, SizeSamples, TrainSet};
-pub use warmup::{WarmUp, WarmUpCurve};
+pub use states::{DelayState, Delays, SizeSamples, TrainGroup, TrainSet};
 
 use std::io::{BufReader, Read};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::units::{BitRate, Bytes, MTU, Opportunities};
 /// A link that treats each packet as the recorded network treated packets in the same situation.
 ///
 /// A packet that finds an idle link takes the delay of a recorded packet at about the same time, after about the same
-/// idle time: one recorded value, drawn, no mean. Packets behind others wait for the opportunities of the saturation.
-/// The link gets a share of them that depends on its busy time and on the maximum of waiting bytes.
+/// idle time: one recorded value, drawn, no mean. Packets behind others arrive like the
+/// packets of a recorded train, and then take the opportunities of the saturation.
 ///
 /// The method goes beyond CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has
 /// one schedule for each activation.
@@ -51,14 +51,19 @@ pub struct ConditionalConfig {
 pub struct ConditionalModel {
     /// Delays of packets that find an idle link.
     pub delays: Delays,
-    /// Trains of a cold link, in order of the size of their packets, and then of their length.
-    pub trains: Vec<TrainSet>,
+    /// True if packets that find an idle link wait for an opportunity of the saturated link.
+    pub aligned: bool,
+    /// Trains of a cold link, in order of the idle time before them. Without trains for an idle time, bursts get the
+    /// opportunities under saturation.
+    pub trains: Vec<TrainGroup>,
+    /// Number of trains of a set around an instant to draw from.
+    pub train_neighbours: usize,
     /// Maximum length of the trains that continue a played train, in multiples of the backlog's maximum.
     pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,
-    /// Share of the opportunities for an unsaturated link.
-    pub warm_up: WarmUp,
+    /// Losses before the queue, if any.
+    pub loss: Option<LossChain>,
 }
 
 impl ConditionalConfig {
@@ -73,6 +78,11 @@ impl ConditionalConfig {
         }
     }
 
+    /// Return the seed for a playback from `offset` after the start position: other positions get other draws.
+    fn seed_at(&self, offset: Duration) -> Seed {
+        Seed(self.seed.0 ^ (self.offset + offset).as_nanos())
+    }
+
     fn new_queue<P>(&self, zero: Time) -> Queue<P> {
         let saturated = &self.model.saturated;
         let carried = Opportunities(saturated.count() as u64).carrying(saturated.size());
@@ -82,7 +92,9 @@ impl ConditionalConfig {
 }
 
 const FORMAT: &str = "cellbed-conditional-model";
-const VERSION: u32 = 1;
+const VERSION: u32 = 4;
+/// Maximum size of a model's file, bytes: an hour at 400 Mbit/s.
+const LARGEST: u64 = 1 << 29;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,9 +110,19 @@ struct Model {
     floor: Compensation,
     neighbours: usize,
     reach: f64,
+    aligned: bool,
     states: Vec<DelayState>,
-    trains: Vec<Trains>,
-    warm_up: WarmUp,
+    trains: Vec<Group>,
+    train_neighbours: usize,
+    loss: Option<LossChain>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    idle_ns: Duration,
+    anchored: bool,
+    sets: Vec<Trains>,
 }
 
 #[derive(Deserialize)]
@@ -119,7 +141,7 @@ impl ConditionalModel {
     }
 
     fn read(file: impl Read) -> Result<Self, String> {
-        let model: Model = serde_json::from_reader(BufReader::new(file))
+        let model: Model = serde_json::from_reader(BufReader::new(file.take(LARGEST)))
             .map_err(|error| format!("not a model of a recording: {error}"))?;
         if model.format != FORMAT || model.version != VERSION {
             let (format, version) = (model.format, model.version);
@@ -138,29 +160,38 @@ impl ConditionalModel {
         let delays = Delays::new(model.trend_ns, model.floor, model.states, model.neighbours).ok_or(
             "trend_ns, states: both need entries, in order, and states begin with an idleness of 0",
         )?;
-        if !model.warm_up.is_sound() {
-            return Err("warm_up: edges begin at 0 and increase, and so do the bytes of the curves, each with a share \
-                        for every edge"
-                .into());
-        }
-        let trains = model.trains.into_iter().map(|set| {
-            let micros = |arrivals: Vec<u64>| arrivals.into_iter().map(Duration::from_micros).collect();
-            let arrivals = set.arrivals_us.into_iter().map(micros);
-            TrainSet::new(set.packet_bytes, set.sent_ns.into_iter().zip(arrivals).collect())
-                .ok_or("trains: a set needs trains of one length, in order of time, each with its arrivals in order")
-        });
-        let trains: Vec<TrainSet> = trains.collect::<Result<_, _>>()?;
-        if !trains.is_sorted_by(|a, b| (a.packet(), a.bytes()) < (b.packet(), b.bytes())) {
-            return Err(
-                "trains: the sets must be in order of the size of their packets, and then of their length".into(),
-            );
+        let trains = model.trains.into_iter().map(Group::build);
+        let trains: Vec<TrainGroup> = trains.collect::<Option<_>>().ok_or(
+            "trains: a set needs trains of one length, in order of time, each with its arrivals in order, and a group \
+             its sets in order of the size of their packets, and then of their length",
+        )?;
+        if !trains.is_sorted_by(|a, b| a.idle() < b.idle()) {
+            return Err("trains: the groups must be in order of their idle time".into());
         }
         Ok(Self {
             delays,
+            aligned: model.aligned,
             trains,
+            train_neighbours: model.train_neighbours,
             reach: model.reach,
             saturated,
-            warm_up: model.warm_up,
+            loss: model.loss,
         })
+    }
+}
+
+impl Group {
+    fn build(self) -> Option<TrainGroup> {
+        let set = |set: Trains| {
+            let micros =
+                |arrivals: Vec<u64>| arrivals.into_iter().map(Duration::from_micros).collect();
+            let arrivals = set.arrivals_us.into_iter().map(micros);
+            TrainSet::new(
+                set.packet_bytes,
+                set.sent_ns.into_iter().zip(arrivals).collect(),
+            )
+        };
+        let sets = self.sets.into_iter().map(set).collect::<Option<_>>()?;
+        TrainGroup::new(self.idle_ns, self.anchored, sets)
     }
 }

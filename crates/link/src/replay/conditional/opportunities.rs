@@ -3,17 +3,11 @@
 use std::sync::Arc;
 
 use super::saturated::{Opportunity, SaturatedPlayback};
-use super::states::Families;
-use super::warmup::{Share, Warmth};
+use super::states::TrainSet;
 use super::{ConditionalConfig, ConditionalModel};
 use crate::random::Random;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
-
-/// Maximum busy time of a link that still counts as cold.
-const COLD: Duration = Duration::from_micros(500);
-/// Minimum idle time for first packets to find the device asleep, unlike packets of the trains.
-const SLEEPY: Duration = Duration::from_millis(190);
 
 /// The opportunities of a link, one after the other.
 #[derive(Clone, Debug)]
@@ -22,41 +16,22 @@ pub(super) struct Opportunities {
     playback: SaturatedPlayback,
     random: Random,
     source: Source,
-    families: Families,
+    /// Number of the group of trains for the last idle time, if any.
+    group: Option<usize>,
     /// Arrival of the packet that found the link idle.
     busy_since: Time,
-    warmth: Warmth,
-    /// Last update of the warmth.
-    updated: Time,
+    /// Maximum of waiting bytes in the busy period.
+    peak: f64,
+    /// Number of delays of an idle link up to the last position.
+    hint: usize,
     /// Send time of the played train.
     anchor: Time,
-    /// Excess delay over the minimum of a packet that found an idle link.
-    hold: Duration,
     /// Random number: decides between trains of two lengths.
     luck: f64,
-    /// True if the link was cold when it became busy.
-    cold: bool,
-    /// Delay of a first packet that may find the device asleep.
-    late: Option<Duration>,
+    /// Opportunity of the packet that found the link idle.
+    first: Time,
     /// The next opportunity of the saturated link, looked up only while packets wait.
     next: Option<Opportunity>,
-    /// The share of these opportunities, kept while the warmth is about the same.
-    share: Share,
-}
-
-/// Capacity earned by an opportunity.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Earned {
-    /// Bytes that can be sent.
-    pub bytes: f64,
-    /// Bytes without the warm-up.
-    pub each: f64,
-}
-
-impl Earned {
-    fn all(bytes: f64) -> Self {
-        Self { bytes, each: bytes }
-    }
 }
 
 /// Source of the next opportunity.
@@ -75,35 +50,30 @@ impl Opportunities {
         Self {
             model: Arc::clone(&config.model),
             playback: SaturatedPlayback::new(config, zero, Duration::ZERO),
-            random: Random::new(config.seed),
+            random: Random::new(config.seed_at(Duration::ZERO)),
             source: Source::Saturated,
-            families: Families::of(&config.model.trains),
+            group: None,
             busy_since: Time::ZERO,
-            warmth: Warmth::default(),
-            updated: Time::ZERO,
+            peak: 0.0,
+            hint: 0,
             anchor: Time::ZERO,
-            hold: Duration::ZERO,
             luck: 0.0,
-            cold: false,
-            late: None,
+            first: Time::ZERO,
             next: None,
-            share: Share::default(),
         }
     }
 
     /// Play the recording from `zero` on; the link is cold. Call [`saturate`](Self::saturate) next.
     pub(super) fn restart(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.playback = SaturatedPlayback::new(config, zero, offset);
-        self.random = Random::new(config.seed);
-        self.warmth = Warmth::default();
+        self.random = Random::new(config.seed_at(offset));
     }
 
-    /// Apply `config`; the link stays as warm as before. Call [`saturate`](Self::saturate) next.
+    /// Apply `config`. Call [`saturate`](Self::saturate) next.
     pub(super) fn change(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.model = Arc::clone(&config.model);
         self.playback = SaturatedPlayback::new(config, zero, offset);
-        self.families = Families::of(&config.model.trains);
-        self.share = Share::default();
+        self.group = None;
     }
 
     /// Return the position of `now` in the recording.
@@ -116,45 +86,54 @@ impl Opportunities {
         self.playback.clone()
     }
 
-    /// Take the excess delay over the minimum of the packet that is sent now.
-    pub(super) fn take_hold(&mut self) -> Duration {
-        std::mem::take(&mut self.hold)
-    }
-
     /// Begin a busy period with a packet of `size` bytes; the previous one was sent at `sent`.
-    pub(super) fn wake(&mut self, now: Time, size: Bytes, sent: Time) {
+    pub(super) fn wake(&mut self, now: Time, size: Bytes, sent: Option<Time>) {
         let model = &self.model;
         let position = self.playback.position(now);
-        let idle = now.since(sent);
-        let drawn = model.delays.draw(position, idle, size, &mut self.random);
-        self.warmth = model.warm_up.cooled(self.warmth, idle);
+        let idle = sent.map_or(Duration::MAX, |sent| now.since(sent));
+        let wait = {
+            let (random, hint) = (&mut self.random, &mut self.hint);
+            model.delays.draw(position, idle, size, random, hint)
+        };
+        self.peak = 0.0;
         self.busy_since = now;
         self.anchor = now;
-        self.source = Source::Single(now + drawn.wait);
-        self.hold = drawn.hold;
+        self.next = None;
+        self.first = now + wait;
+        if model.aligned {
+            self.next = self.playback.first_at(now + wait);
+            self.first = self.next.map_or(Time::MAX, |next| next.at);
+        }
+        self.source = Source::Single(self.first);
         self.luck = self.random.unit();
-        self.cold = self.warmth.busy < COLD;
-        self.late = (idle >= SLEEPY).then_some(drawn.wait);
+        let group = model.trains.partition_point(|group| group.idle() <= idle);
+        self.group = group.checked_sub(1);
     }
 
     /// Record that `packets` of `bytes` wait. Return whether this is the maximum of the busy period.
-    pub(super) fn grown(&mut self, now: Time, packets: Packets, bytes: f64, sent: Time) -> bool {
-        let most = bytes > self.warmth.peak;
+    pub(super) fn grown(
+        &mut self,
+        now: Time,
+        packets: Packets,
+        bytes: f64,
+        sent: Option<Time>,
+    ) -> bool {
+        let most = bytes > self.peak;
         if most {
-            self.warmth.peak = bytes;
+            self.peak = bytes;
             self.choose(now, packets.0, sent);
         }
         most
     }
 
     /// Changes to a train as long as the backlog.
-    fn choose(&mut self, now: Time, packets: u64, sent: Time) {
-        if !self.cold || packets < 2 {
+    fn choose(&mut self, now: Time, packets: u64, sent: Option<Time>) {
+        let Some(group) = self.group.filter(|_| packets > 1) else {
             return;
-        }
-        let (peak, trains) = (self.warmth.peak, &self.model.trains);
-        let mean = peak / packets as f64;
-        let Some((first, last)) = self.families.nearest(mean) else {
+        };
+        let (peak, group) = (self.peak, &self.model.trains[group]);
+        let trains = group.sets();
+        let Some((first, last)) = group.nearest(peak / packets as f64) else {
             return;
         };
         let bytes = |set: usize| trains[set].bytes().0 as f64;
@@ -172,19 +151,21 @@ impl Opportunities {
             return;
         }
         let position = self.playback.position(now);
-        let neighbours = self.model.delays.neighbours();
+        let neighbours = self.model.train_neighbours;
         let train = trains[wanted].draw(position, neighbours, &mut self.random);
         let arrivals = trains[wanted].train(train);
         let begun = self.is_begun(sent); // the first packet is gone
-        if !begun && let Some(late) = self.late {
-            self.anchor = back(self.busy_since + late, arrivals[0]).max(self.busy_since);
+        if group.is_anchored() || now > self.busy_since {
+            self.anchor = back(self.first, arrivals[0]);
+        } else {
+            self.anchor = now;
+            self.first = now + arrivals[0];
         }
         let since = now.since(self.anchor);
         let next = arrivals.partition_point(|&arrival| arrival < since);
         let next = next.max(usize::from(begun));
         if next < arrivals.len() {
             self.source = Source::Train(wanted, train, next);
-            self.hold = Duration::ZERO; // the train includes it
         }
     }
 
@@ -192,30 +173,27 @@ impl Opportunities {
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         match self.source {
-            Source::Single(at) => Some(at),
+            Source::Single(at) => Some(at).filter(|&at| at < Time::MAX),
             Source::Train(set, train, next) => {
-                Some(self.anchor + self.model.trains[set].train(train)[next])
+                Some(self.anchor + self.sets().get(set)?.train(train)[next])
             }
             Source::Saturated => Some(self.next?.at),
         }
     }
 
-    /// Take the next opportunity, at `now`. The last packet was sent at `sent`.
-    pub(super) fn take(&mut self, now: Time, sent: Time) -> Earned {
-        if !self.is_begun(sent) {
-            self.updated = now; // the warm-up counts from the first packet on
-        }
-        self.warmth.busy += now.since(self.updated);
-        self.updated = now;
+    /// Take the next opportunity, at `now`; return its bytes. Call [`look_up`](Self::look_up) next if packets wait.
+    pub(super) fn take(&mut self, now: Time) -> f64 {
         let saturated = self.model.saturated.size().0 as f64;
         match self.source {
             Source::Single(_) => {
-                self.saturate(now, true);
-                Earned::all(saturated)
+                // Several opportunities can have one time.
+                self.next = self.next.and_then(|next| self.playback.after(next));
+                self.source = Source::Saturated;
+                saturated
             }
             Source::Train(set, train, next) => {
                 let (length, packet) = {
-                    let set = &self.model.trains[set];
+                    let set = &self.sets()[set];
                     (set.length(), set.packet())
                 };
                 if next + 1 < length {
@@ -223,32 +201,30 @@ impl Opportunities {
                 } else {
                     self.go_on(set, now);
                 }
-                Earned::all(packet.0 as f64)
+                packet.0 as f64
             }
             Source::Saturated => {
                 self.next = self.next.and_then(|next| self.playback.after(next));
-                let share = self.model.warm_up.share(self.warmth, &mut self.share);
-                Earned {
-                    bytes: saturated * share,
-                    each: saturated,
-                }
+                saturated
             }
         }
     }
 
     /// Continue after the end of a train: like a longer train, or as the saturated link.
     fn go_on(&mut self, set: usize, now: Time) {
-        let trains = &self.model.trains;
+        let trains = self
+            .group
+            .map_or(&[][..], |group| self.model.trains[group].sets());
         let (ended, longer) = (&trains[set], set + 1);
-        let most = self.model.reach * self.warmth.peak;
+        let most = self.model.reach * self.peak;
         let further = trains.get(longer).filter(|further| {
             further.packet() == ended.packet() && (further.bytes().0 as f64) < most
         });
         let Some(further) = further else {
-            return self.saturate(now, true);
+            return self.saturate(now, false);
         };
         let (position, served) = (self.playback.position(now), ended.length());
-        let neighbours = self.model.delays.neighbours();
+        let neighbours = self.model.train_neighbours;
         let train = further.draw(position, neighbours, &mut self.random);
         self.anchor = back(now, further.train(train)[served - 1]);
         self.source = Source::Train(longer, train, served);
@@ -263,11 +239,35 @@ impl Opportunities {
         }
     }
 
-    /// Continues with the saturated link after an idle time.
-    pub(super) fn resume(&mut self, now: Time, idle: Duration, waited_for: bool) {
-        self.warmth = self.model.warm_up.cooled(self.warmth, idle);
-        self.updated = now;
-        self.saturate(now, waited_for);
+    /// Continue at `now`, after others had the opportunities before, and `taken` bytes of those at `now`.
+    pub(super) fn skip(&mut self, now: Time, taken: u64) {
+        match self.source {
+            Source::Single(at) if at > now || at == now && taken == 0 => return,
+            Source::Train(set, train, next) => {
+                let arrivals = &self.sets()[set].train(train)[next..];
+                let passed = arrivals.partition_point(|&arrival| self.anchor + arrival < now);
+                if passed < arrivals.len() {
+                    self.source = Source::Train(set, train, next + passed);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.source = Source::Saturated;
+        if self.next.is_none_or(|next| next.at <= now) {
+            self.next = self.playback.first_at(now);
+            for _ in 0..taken.div_ceil(self.model.saturated.size().0) {
+                self.next = self.next.and_then(|next| self.playback.after(next));
+            }
+        }
+    }
+
+    /// Return the earliest time at which waiting packets can get the saturated link's opportunities.
+    pub(super) fn ready(&self) -> Time {
+        match self.source {
+            Source::Saturated => Time::ZERO,
+            _ => self.next().unwrap_or(Time::MAX),
+        }
     }
 
     /// Find the saturated link's next opportunity after `now`, if needed and unknown.
@@ -277,9 +277,16 @@ impl Opportunities {
         }
     }
 
+    /// Return the train sets for the last idle time.
+    #[inline]
+    fn sets(&self) -> &[TrainSet] {
+        self.group
+            .map_or(&[], |group| self.model.trains[group].sets())
+    }
+
     /// Return whether the packet that found an idle link has been sent.
-    fn is_begun(&self, sent: Time) -> bool {
-        sent >= self.busy_since
+    fn is_begun(&self, sent: Option<Time>) -> bool {
+        sent >= Some(self.busy_since)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::states::seek;
 use super::{ConditionalConfig, ConditionalModel};
 use crate::time::{Duration, Time};
 use crate::trace::Repeat;
@@ -58,15 +59,6 @@ impl Saturated {
         let before = self.positions.partition_point(|&other| other < position);
         cycle * self.positions.len() as u64 + before as u64
     }
-
-    /// Return the index of an opportunity; `number` counts from the start of the first cycle.
-    fn index(&self, number: u64) -> Index {
-        let count = self.positions.len() as u64;
-        Index {
-            cycle: (number / count).saturating_mul(self.period),
-            within: (number % count) as usize,
-        }
-    }
 }
 
 impl std::fmt::Debug for Saturated {
@@ -102,6 +94,8 @@ pub(crate) struct SaturatedPlayback {
     start: u64,
     /// Unwrapped position at which the cycle of the last call begins, ns.
     cycle: u64,
+    /// Number of opportunities of a cycle before the last search.
+    hint: usize,
 }
 
 impl SaturatedPlayback {
@@ -117,6 +111,7 @@ impl SaturatedPlayback {
                 Repeat::Once => offset,
             },
             cycle: 0,
+            hint: 0,
         }
     }
 
@@ -124,26 +119,38 @@ impl SaturatedPlayback {
     #[inline]
     pub(super) fn position(&mut self, now: Time) -> Duration {
         let position = self.unwrapped(now);
-        if self.repeat == Repeat::Once {
-            return Duration::from_nanos(position);
-        }
         let period = self.model.saturated.period;
-        if position < self.cycle || position - self.cycle >= period {
+        if self.repeat == Repeat::Looped
+            && (position < self.cycle || position - self.cycle >= period)
+        {
             self.cycle = position - position % period;
         }
         Duration::from_nanos(position - self.cycle)
     }
 
     /// Return the first opportunity at or after `now`; `None` past the end.
-    pub(super) fn first_at(&self, now: Time) -> Option<Opportunity> {
-        let number = self.count_before(now);
-        self.opportunity(self.model.saturated.index(number))
+    pub(super) fn first_at(&mut self, now: Time) -> Option<Opportunity> {
+        let position = self.position(now).as_nanos();
+        let positions = &self.model.saturated.positions;
+        let within = seek(positions, &mut self.hint, |&other| other < position);
+        let cycle = self.cycle;
+        match within.checked_sub(1) {
+            Some(last) if within == positions.len() => self.after_index(Index {
+                cycle,
+                within: last,
+            }),
+            _ => self.opportunity(Index { cycle, within }),
+        }
     }
 
     /// Return the next opportunity after another one; `None` past the end.
     #[inline]
     pub(super) fn after(&self, opportunity: Opportunity) -> Option<Opportunity> {
-        let mut index = opportunity.index;
+        self.after_index(opportunity.index)
+    }
+
+    #[inline]
+    fn after_index(&self, mut index: Index) -> Option<Opportunity> {
         let saturated = &self.model.saturated;
         index.within += 1;
         if index.within == saturated.positions.len() {

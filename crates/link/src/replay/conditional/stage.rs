@@ -1,10 +1,11 @@
 //! The stage: a queue, served as the recorded network served packets in the same situation, and the path behind it.
 
 use super::ConditionalConfig;
+use super::loss::Losses;
 use super::opportunities::Opportunities;
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
-use crate::packet::{Item, Step};
+use crate::packet::{DropReason, Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::replay::Shift;
 use crate::schedule::Offer;
@@ -17,14 +18,15 @@ use crate::units::{Bytes, Share};
 pub(crate) struct Conditional<P> {
     config: ConditionalConfig,
     opportunities: Opportunities,
+    losses: Losses,
     queue: Queue<P>,
     /// The partly sent packet.
     serving: Option<Item<P>>,
     /// Unsent bytes of this packet.
     owed: f64,
     line: DelayLine<Item<P>>,
-    /// Send time of the last packet.
-    sent: Time,
+    /// Send time of the last packet; `None` for a new link, which was idle for long.
+    sent: Option<Time>,
     /// Size of the last packet, and the minimum excess delay over the trend for this size.
     floor: (Bytes, Shift),
     /// Points of the trend up to the last packet.
@@ -32,14 +34,17 @@ pub(crate) struct Conditional<P> {
     /// Bytes that can be sent at `instant`; negative if bytes were sent too early.
     credit: f64,
     instant: Time,
+    /// Bytes of the opportunities taken at `instant`, by this link and by others that share a cell.
+    taken: f64,
     /// Size of the last opportunity, bytes.
     each: f64,
     /// Time at which the next bytes can be sent.
     service: Option<Time>,
     /// Next event within, or next departure: read more often than it changes.
     event: Option<Time>,
-    /// Begin of the present outage.
-    closed: Option<Time>,
+    closed: bool,
+    /// True while a cell serves another user.
+    barred: bool,
     dropped: Dropped<P>,
 }
 
@@ -47,19 +52,22 @@ impl<P> Configured<ConditionalConfig> for Conditional<P> {
     fn new(config: &ConditionalConfig, zero: Time) -> Self {
         Self {
             opportunities: Opportunities::new(config, zero),
+            losses: Losses::new(config.seed_at(Duration::ZERO)),
             queue: config.new_queue(zero),
             serving: None,
             owed: 0.0,
             line: DelayLine::new(false),
-            sent: zero,
+            sent: None,
             floor: (Bytes(0), config.model.delays.floor(Bytes(0))),
             trend: 0,
             credit: 0.0,
             instant: Time::ZERO,
+            taken: 0.0,
             each: 0.0,
             service: None,
             event: None,
-            closed: None,
+            closed: false,
+            barred: false,
             dropped: Dropped::new(),
             config: config.clone(),
         }
@@ -84,28 +92,61 @@ impl<P> Behaviour<P> for Conditional<P> {
     /// Play the recording from `zero` on, as of `now`; the link is cold, packets stay.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.opportunities.restart(&self.config, zero, offset);
+        self.losses = Losses::new(self.config.seed_at(offset));
         self.queue.restart(zero);
         if self.is_empty() {
-            self.sent = zero; // idle for as long as a new link
+            self.sent = None;
         }
         self.opportunities.saturate(now, !self.is_empty());
         self.look_ahead();
     }
 
-    /// Closed: sends nothing from `now` on. Open: continues as the saturated link, with the outage as idle time.
-    fn set_closed(&mut self, closed: bool, _: bool, _: Share, now: Time) {
-        match self.closed {
-            None if closed => self.closed = Some(now),
-            Some(since) if !closed => {
-                self.closed = None;
-                self.credit = 0.0;
-                self.instant = now;
-                let waiting = !self.is_empty();
-                self.opportunities.resume(now, now.since(since), waiting);
-            }
-            _ => return,
+    /// Closed: sends nothing from `now` on. Open: continues as the saturated link.
+    ///
+    /// Barred: another user has the opportunities. After the end of a packet's delay or of a train, the packets wait
+    /// for those of the saturated link.
+    fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
+        let admitted = std::mem::replace(&mut self.barred, barred) && !barred;
+        if admitted && !self.is_empty() {
+            let all = self.offered_at(now);
+            let taken = all - share.of(all);
+            self.opportunities.skip(now, taken);
+            self.taken = taken as f64;
+            self.instant = now;
+            self.credit = self.credit.min(0.0);
         }
+        if self.closed && !closed {
+            self.credit = 0.0;
+            self.instant = now;
+            self.opportunities.saturate(now, !self.is_empty());
+        }
+        self.closed = closed;
         self.look_ahead();
+    }
+
+    fn flush(&mut self) {
+        self.queue.flush(self.serving.take(), &mut self.dropped);
+        self.look_ahead();
+    }
+
+    fn ready(&self) -> Time {
+        self.opportunities.ready()
+    }
+
+    fn left(&self, now: Time) -> Share {
+        if now != self.instant {
+            return Share::WHOLE;
+        }
+        let all = self.offered_at(now);
+        Share::new(all.saturating_sub(self.taken as u64), all)
+    }
+
+    fn potential(&self, from: Time, to: Time) -> f64 {
+        self.opportunities.saturated().capacity(from, to).0 as f64
+    }
+
+    fn queue_event(&self) -> Option<Time> {
+        self.service
     }
 
     #[inline]
@@ -143,6 +184,10 @@ impl<P> Conditional<P> {
     /// Accept a packet; events up to `now` must have been taken.
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
+        let loss = self.config.model.loss.as_ref();
+        if loss.is_some_and(|chain| self.losses.strikes(chain, now)) {
+            return Admission::Refused(item, DropReason::Loss);
+        }
         let alone = self.is_empty();
         let size = item.size;
         let surcharge = self.surcharge();
@@ -174,7 +219,7 @@ impl<P> Conditional<P> {
     /// Return when the next bytes can be sent.
     #[inline]
     fn next_service(&self) -> Option<Time> {
-        if self.is_empty() || self.closed.is_some() {
+        if self.is_empty() || self.closed || self.barred {
             return None;
         }
         if self.credit > 0.0 {
@@ -186,10 +231,10 @@ impl<P> Conditional<P> {
 
     fn serve(&mut self, now: Time) {
         if self.credit <= 0.0 {
-            let earned = self.opportunities.take(now, self.sent);
+            self.each = self.opportunities.take(now);
+            self.taken = self.each + if now == self.instant { self.taken } else { 0.0 };
             self.instant = now;
-            self.each = earned.each;
-            self.credit += earned.bytes;
+            self.credit += self.each;
         }
         // A packet leaves with the opportunity that carries most of it.
         let slack = 0.5 * self.each;
@@ -233,12 +278,15 @@ impl<P> Conditional<P> {
             self.floor = (item.size, delays.floor(item.size));
         }
         let trend = delays.trend(self.opportunities.position(now), &mut self.trend);
-        let hold = self.opportunities.take_hold();
         let delay = self.floor.1.applied_to(trend);
-        self.sent = now;
+        self.sent = Some(now);
         let released = now;
-        self.line
-            .push(now + delay + hold, Item { released, ..item });
+        self.line.push(now + delay, Item { released, ..item });
+    }
+
+    /// Return the bytes of the saturated link's opportunities at `now`.
+    fn offered_at(&self, now: Time) -> u64 {
+        self.potential(now, now + Duration::from_nanos(1)) as u64
     }
 
     fn is_empty(&self) -> bool {

@@ -25,21 +25,9 @@ pub struct DelayState {
 pub struct SizeSamples {
     /// Their size.
     pub bytes: Bytes,
-    /// Maximum usual excess delay over the trend. Slower packets were not sent later, but had to be sent again.
-    #[serde(rename = "usual_ns")]
-    pub usual: Shift,
     /// Times and excess delays over the trend; in order of time, at least one.
     #[serde(rename = "samples_ns")]
     pub samples: Vec<(Duration, Shift)>,
-}
-
-/// Delay of a packet that finds an idle link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
-    /// Wait until sent, at least [`INSTANT`].
-    pub(super) wait: Duration,
-    /// Excess over the usual delay.
-    pub(super) hold: Duration,
 }
 
 impl DelayState {
@@ -104,14 +92,15 @@ impl Delays {
         self.floor.of(size)
     }
 
-    /// Draw the delay of a packet of `size` bytes after an idle period, on an idle link.
+    /// Draw how long a packet of `size` bytes waits on an idle link after an idle period, at least [`INSTANT`].
     pub(super) fn draw(
         &self,
         position: Duration,
         idle: Duration,
         size: Bytes,
         random: &mut Random,
-    ) -> Drawn {
+        hint: &mut usize,
+    ) -> Duration {
         let after = self.states.partition_point(|state| state.idle <= idle);
         let state = &self.states[after.saturating_sub(1)];
         let nearest = state.nearest(size);
@@ -121,36 +110,22 @@ impl Delays {
             position,
             self.neighbours,
             random,
+            hint,
         );
-        let compensation = state.compensation.of(size).as_nanos()
-            - state.compensation.of(nearest.bytes).as_nanos();
-        let more = nearest.samples[drawn].1.as_nanos() + compensation;
-        let usual = nearest.usual.as_nanos() + compensation;
-        let least = self.floor.of(size).as_nanos();
-        let span = |nanos: i64| Duration::from_nanos(nanos.max(0) as u64);
-        Drawn {
-            wait: span(more.min(usual) - least).max(INSTANT),
-            hold: span(more - usual),
+        let over = nearest.samples[drawn].1.as_nanos();
+        let mut wait = over.saturating_sub(self.floor.of(size).as_nanos());
+        if nearest.bytes != size {
+            let general = |size| state.compensation.of(size).as_nanos();
+            wait = wait.saturating_add(general(size).saturating_sub(general(nearest.bytes)));
         }
+        Duration::from_nanos(wait.max(0) as u64).max(INSTANT)
     }
 
-    pub(super) fn neighbours(&self) -> usize {
-        self.neighbours
-    }
-
-    /// Return the trend at a position, constant beyond its ends. `after` is the number of points up to the previous
-    /// position; successive positions are mostly close.
+    /// Return the trend at a position, constant beyond its ends. hint: see [`seek`].
     #[inline]
-    pub(super) fn trend(&self, position: Duration, after: &mut usize) -> Duration {
-        let before = |&(time, _): &(Duration, Duration)| time <= position;
-        let holds = after
-            .checked_sub(1)
-            .is_none_or(|last| before(&self.trend[last]))
-            && !self.trend.get(*after).is_some_and(before);
-        if !holds {
-            *after = self.trend.partition_point(before);
-        }
-        match (after.checked_sub(1), self.trend.get(*after)) {
+    pub(super) fn trend(&self, position: Duration, hint: &mut usize) -> Duration {
+        let after = seek(&self.trend, hint, |&(time, _)| time <= position);
+        match (after.checked_sub(1), self.trend.get(after)) {
             (Some(before), Some(&after)) => interpolate(self.trend[before], after, position),
             (Some(last), None) => self.trend[last].1,
             (None, _) => self.trend[0].1,
@@ -161,7 +136,7 @@ impl Delays {
 /// Packets that arrive within this time wait together.
 const INSTANT: Duration = Duration::from_nanos(1);
 
-/// Trains of one length with packets of one size, sent while the link was cold.
+/// Trains of one length with packets of one size.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TrainSet {
     packet: Bytes,
@@ -201,13 +176,8 @@ impl TrainSet {
 
     /// Draw one of `neighbours` trains near a position.
     pub(super) fn draw(&self, position: Duration, neighbours: usize, random: &mut Random) -> usize {
-        draw(
-            &self.trains,
-            |&(time, _)| time,
-            position,
-            neighbours,
-            random,
-        )
+        let time = |&(time, _): &(Duration, Vec<Duration>)| time;
+        draw(&self.trains, time, position, neighbours, random, &mut 0)
     }
 
     pub(super) fn train(&self, index: usize) -> &[Duration] {
@@ -221,54 +191,91 @@ impl std::fmt::Debug for TrainSet {
     }
 }
 
-/// The train sets of a model by packet size.
-#[derive(Clone, Debug)]
-pub(super) struct Families(Vec<Family>);
-
-#[derive(Clone, Copy, Debug)]
-struct Family {
-    packet: Bytes,
-    /// Numbers of the first and the last set.
-    sets: (usize, usize),
+/// The trains of a link after an idle period of a certain length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainGroup {
+    idle: Duration,
+    anchored: bool,
+    sets: Vec<TrainSet>,
+    /// First and last set of each packet size.
+    families: Vec<(usize, usize)>,
 }
 
-impl Families {
-    pub(super) fn of(trains: &[TrainSet]) -> Self {
-        let mut families: Vec<Family> = Vec::new();
-        for (number, set) in trains.iter().enumerate() {
-            let packet = set.packet;
-            match families.iter_mut().find(|family| family.packet == packet) {
-                Some(family) => family.sets.1 = number,
-                None => families.push(Family {
-                    packet,
-                    sets: (number, number),
-                }),
+impl TrainGroup {
+    /// Trains after an idle time of `idle` or more. anchored: true if a train is moved to the delay that was drawn for
+    /// its first packet; otherwise it keeps its own delay. `None` if the sets are not in order of the size of their
+    /// packets, and then of their length.
+    pub fn new(idle: Duration, anchored: bool, sets: Vec<TrainSet>) -> Option<Self> {
+        let mut families: Vec<(usize, usize)> = Vec::new();
+        for (number, set) in sets.iter().enumerate() {
+            match families.last_mut() {
+                Some((first, last)) if sets[*first].packet == set.packet => *last = number,
+                _ => families.push((number, number)),
             }
         }
-        Self(families)
+        let sorted = sets.is_sorted_by(|a, b| (a.packet, a.length()) < (b.packet, b.length()));
+        sorted.then_some(Self {
+            idle,
+            anchored,
+            sets,
+            families,
+        })
+    }
+
+    /// Minimum idle time.
+    pub(super) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    pub(super) fn is_anchored(&self) -> bool {
+        self.anchored
+    }
+
+    pub(super) fn sets(&self) -> &[TrainSet] {
+        &self.sets
     }
 
     /// Return the first and the last set of the packet size nearest to `size` in proportion.
     pub(super) fn nearest(&self, size: f64) -> Option<(usize, usize)> {
-        let off = |family: &&Family| (family.packet.0 as f64 / size).ln().abs();
-        let nearest = match &self.0[..] {
-            [only] => only,
-            families => families.iter().min_by(|a, b| off(a).total_cmp(&off(b)))?,
-        };
-        Some(nearest.sets)
+        let off =
+            |&&(first, _): &&(usize, usize)| (self.sets[first].packet.0 as f64 / size).ln().abs();
+        match &self.families[..] {
+            [only] => Some(*only),
+            families => families
+                .iter()
+                .min_by(|a, b| off(a).total_cmp(&off(b)))
+                .copied(),
+        }
     }
 }
 
+/// Return the number of entries that are `before` a position; entries are in order. hint: the previous result, where
+/// the search begins, since successive positions are mostly close.
+#[inline]
+pub(super) fn seek<T>(entries: &[T], hint: &mut usize, before: impl Fn(&T) -> bool) -> usize {
+    let last = hint.checked_sub(1).and_then(|last| entries.get(last));
+    let (mut low, mut step) = (if last.is_some_and(&before) { *hint } else { 0 }, 1);
+    while entries.get(low + step - 1).is_some_and(&before) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step - 1).min(entries.len());
+    *hint = low + entries[low..high].partition_point(before);
+    *hint
+}
+
 /// Draw the index of one of the `neighbours` entries near a position, uniformly. Entries: sorted by time, not empty.
-pub(super) fn draw<T>(
+/// hint: see [`seek`].
+fn draw<T>(
     entries: &[T],
     time: impl Fn(&T) -> Duration,
     position: Duration,
     neighbours: usize,
     random: &mut Random,
+    hint: &mut usize,
 ) -> usize {
     let width = neighbours.clamp(1, entries.len());
-    let next = entries.partition_point(|entry| time(entry) <= position);
+    let next = seek(entries, hint, |entry| time(entry) <= position);
     let begin = next.saturating_sub(width / 2).min(entries.len() - width);
     begin + random.below(width as u64) as usize
 }

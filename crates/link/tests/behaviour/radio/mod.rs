@@ -36,6 +36,21 @@ fn config(profile: Profile, way: Way, seed: u64) -> RadioConfig {
     }
 }
 
+/// Returns the configuration with those effects that no profile has.
+fn with_effects(mut config: RadioConfig) -> RadioConfig {
+    let sleep = r#"{"after_ns": 10000000, "cycle_ns": 320000000, "awake_ns": 9000000, "short_ns": 20000000, "short_for_ns": 80000000}"#;
+    let release = r#"{"after_ns": 900000000, "least_ns": 9000000, "most_ns": 99000000, "paging_ns": 320000000}"#;
+    let second = r#"{"gain": 2.0, "load": 5000, "delay_ns": 9000000, "idle_ns": 99000000}"#;
+    let users = r#"{"count": 3, "every_ns": 300000000, "length_ns": 30000000}"#;
+    config.sleep = serde_json::from_str(sleep).unwrap();
+    config.release = serde_json::from_str(release).unwrap();
+    config.second = serde_json::from_str(second).unwrap();
+    config.cell.users = serde_json::from_str(users).unwrap();
+    config.harq.fade = serde_json::from_str(r#"{"below_db": 3.0, "chance": 0.7}"#).unwrap();
+    (config.harq.unacknowledged, config.harq.attempts) = (true, 2);
+    config
+}
+
 fn run(config: RadioConfig, arrivals: &[(u64, u64)]) -> Vec<Outcome<usize>> {
     let mut direction = Direction::new(vec![config.into()], Time::ZERO);
     let mut outcomes = Vec::new();
@@ -60,8 +75,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_packet_ends_once_in_order_and_none_is_early(profile in profile(), way in way(), seed in any::<u64>(), arrivals in arrivals()) {
+    fn every_packet_ends_once_in_order_and_none_is_early(profile in profile(), way in way(), seed in any::<u64>(), arrivals in arrivals(), effects in any::<bool>()) {
         let config = config(profile, way, seed);
+        let config = if effects { with_effects(config) } else { config };
         let (slot, decode) = (config.slots.length, config.harq.decode);
         let outcomes = run(config, &arrivals);
         prop_assert_eq!(outcomes.len(), arrivals.len());
@@ -106,7 +122,7 @@ proptest! {
         zero in any::<u64>(),
         extreme in any::<u64>(),
     ) {
-        let mut config = config(profile, way, extreme);
+        let mut config = with_effects(config(profile, way, extreme));
         config.path.per_byte_ps = extreme;
         config.handover = Some(radio::Handover {
             every: Duration::from_nanos(extreme),
@@ -118,6 +134,38 @@ proptest! {
         let mut direction = Direction::new(vec![config.into()], Time::from_nanos(zero)).with_meter();
         call(&mut direction, calls);
     }
+}
+
+#[test]
+fn sending_wakes_a_sleeping_device_only_if_its_directions_are_coupled() {
+    let arrivals = |coupled, release: &str| {
+        let directions = Way::BOTH.map(|way| {
+            let mut config = Profile::LOWBAND_GOOD.config(way);
+            config.release = serde_json::from_str(release).unwrap();
+            config.coupled = coupled;
+            if let Some(sleep) = &mut config.sleep {
+                sleep.cycle = Duration::from_millis(640);
+            }
+            vec![StageConfig::from(config)].into()
+        });
+        let mut config = GraphConfig::default();
+        (config.vertices, config.directions) = (1, directions.into());
+        let mut graph = Graph::new(config, Time::ZERO).unwrap();
+        // A packet waits for the device, which sends 100 ms later; another one comes soon after.
+        for (at, direction) in [(700, 1), (800, 0), (900, 1)] {
+            graph.accept(Time::from_millis(at), direction, at, Bytes(100));
+        }
+        let found = std::iter::from_fn(|| graph.poll(Time::from_millis(2000)));
+        let found = found.filter(|(direction, _)| *direction == 1);
+        found
+            .map(|(_, outcome)| outcome.departed.as_nanos() / 50_000_000)
+            .collect::<Vec<_>>()
+    };
+    // In steps of 50 ms: at the next wake-up; at once; at the end of the set-up that the first packet began.
+    assert_eq!(arrivals(false, "null"), [25, 25]);
+    assert_eq!(arrivals(true, "null"), [16, 18]);
+    let release = r#"{"after_ns": 150000000, "least_ns": 150000000, "most_ns": 150000000}"#;
+    assert_eq!(arrivals(true, release), [17, 18]);
 }
 
 /// Asserts that a value is within a share of the published one.
