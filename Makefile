@@ -30,7 +30,9 @@ test-rust: lint-rust
 
 # Most tests wait in real time, so that two processors serve four processes. A file stays in one process with its fixtures.
 test-python: lint-python
-	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile
+	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile || { status=$$?; [ $$status -eq 1 ] || exit $$status; \
+	    echo "once more, one by one, those that failed; if they pass now, they need repair"; \
+	    $(VENV)/pytest -m "not slow" --last-failed --last-failed-no-failures=none --verbose; }
 
 test-core:  ## the tests of the core alone
 	@scripts/setup.sh core

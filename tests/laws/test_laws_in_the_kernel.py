@@ -75,7 +75,8 @@ from cellbed.laws.kernel import load_law
 from cellbed.laws.law import read
 with load_law(read(Path(sys.argv[1]))):
     print("loaded", flush=True)
-    time.sleep(3600)
+    while True:  # in short steps: Python defers a signal that comes just before a sleep until the sleep's end
+        time.sleep(0.1)
 """
 
 
