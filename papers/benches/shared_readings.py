@@ -35,7 +35,7 @@ from cellbed import CellbedError, Link
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.experiments.certification import replay_stage
 from cellbed.recordings.recording import Recording, read_recording
-from cellbed.scenario.sharing import Sharing, alone, learn
+from cellbed.recordings.sharing import Sharing, learn
 from cellbed_papers.evaluation.methods import METHODS
 from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, profile_reference, record
 
@@ -141,7 +141,9 @@ class Apart(Cell):
 
     @contextmanager
     def _simulation(self, devices: int = 1) -> Iterator[Any]:
-        copies = [Simulation(self.description, weather=self.weather, begin_ns=self.position_ns) for _ in range(devices)]
+        copies = [
+            Simulation(self.description, weather=self.weather, course_ns=self.position_ns) for _ in range(devices)
+        ]
         with copies[0], copies[-1]:
             yield _Copies(copies)
 
@@ -161,7 +163,7 @@ class _Copies:
 def replay(recording: Recording, folder: Path) -> tuple[Carry, list[Sharing]]:
     """Return the cell of endpoints that share a recording, and where its shares come from."""
     shares = [learn(recording, way) for way in ("uplink", "downlink")]
-    stages = [replay_stage(alone(recording, way), way, "conditional", folder) for way in ("uplink", "downlink")]
+    stages = [replay_stage(recording, way, "conditional", folder) for way in ("uplink", "downlink")]
 
     def link(device: int, way: int) -> Link:
         return Link.of_stages([{**stages[way], "seed": 2 * device + way}])

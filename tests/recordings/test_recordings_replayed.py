@@ -21,10 +21,10 @@ from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.derived import cache_folder, is_conditional
 from cellbed.recordings.description import Fixed
 from cellbed.recordings.recording import write_recording
+from cellbed.recordings.sharing import alone, learn
 from cellbed.recordings.virtual import record_virtually
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
-from cellbed.scenario.sharing import alone, learn
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
 from cellbed.support.stages import describe
 from cellbed.support.ways import WAYS

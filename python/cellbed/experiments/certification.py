@@ -8,6 +8,7 @@ times, and the arrivals in the held-back blocks are compared with the recorded o
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from cellbed.recordings.derived import METHODS, Method, fingerprint, write_repla
 from cellbed.recordings.description import Span
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, read_recording
+from cellbed.recordings.sharing import alone
 from cellbed.recordings.series import Stretch, round_trips, visible_stretches
 from cellbed.recordings.virtual import send_again
 from cellbed.scenario.recorded import calibration_idle, calibration_queue, load_replay
@@ -173,7 +175,7 @@ def certify(recording: Recording, files: str, progress: Callable[[float], None] 
     if recording.description.duration_ns > _LONGEST_NS:
         raise RecordingError(f"too long for a check: at most {_LONGEST_NS // 3600 // 10**9} hours")
     blocks = _Blocks.of(recording)
-    recorded = _samples(recording, blocks)
+    recorded = _samples(functools.reduce(alone, WAYS, recording), blocks)
     if recorded["block"].n_unique() < _FEWEST:
         seconds = _FEWEST * BLOCK_NS // 10**9
         raise RecordingError(f"too short for a check: record trains with answers for {seconds} s or more")

@@ -6,7 +6,6 @@ They depend only on the recording's directory, which can be copied to another ma
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -18,6 +17,7 @@ from cellbed.recordings.description import Description
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import DOWNLOADS, FILES, Recording, read_recording, write_folder
 from cellbed.recordings.series import base_delay, opportunities
+from cellbed.recordings.sharing import alone
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.support import user_folders
 from cellbed.support.ways import Way
@@ -32,7 +32,7 @@ recorded packets in the same situation (:mod:`cellbed.recordings.conditional`).
 """
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
-_REVISION = 6
+_REVISION = 7
 """Revision of the derived files; increase it when the same recording gives other files."""
 
 _LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
@@ -63,23 +63,15 @@ def is_conditional(description: Description) -> bool:
     return len(gaps) > 3 and all(1 in each and len(each) > 3 for each in lengths)
 
 
-def replay_files(
-    folder: Path,
-    way: Way,
-    method: Method,
-    name: str | None = None,
-    change: Callable[[Recording, Way], Recording] | None = None,
-) -> ReplayFiles:
+def replay_files(folder: Path, way: Way, method: Method, name: str | None = None) -> ReplayFiles:
     """Return the files for the replay of a direction of the recording in `folder`, derived at first use.
 
-    name: prefix of the files; default: name of the folder. change: applied to the recording before.
-    Errors: :class:`RecordingError`.
+    name: prefix of the files; default: name of the folder. Errors: :class:`RecordingError`.
     """
-    stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}" + (f".{change.__name__}" if change else "")
+    stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}"
     made = cache_folder() / _key(folder, stem)
     if not made.is_dir():
-        recording = read_recording(folder)
-        texts = _texts(change(recording, way) if change else recording, way, method)
+        texts = _texts(read_recording(folder), way, method)
         try:
             write_folder(made, lambda unfinished: _write(texts, unfinished, stem))
         except RecordingError as error:
@@ -133,7 +125,8 @@ def _texts(recording: Recording, way: Way, method: Method) -> dict[str, str]:
                 "its trains are not those that the method conditional learns from: record with "
                 "`cellbed record … --for conditional`, or replay it by the method cellreplay"
             )
-        return {_MODEL: model_text(recording, way), _HEAVY: heavy_text(opportunities(recording, way))}
+        single = alone(recording, way)
+        return {_MODEL: model_text(single, way), _HEAVY: heavy_text(opportunities(single, way))}
     found = derive(recording, way)
     texts = {_LIGHT: light_text(found.light, whole=False), _HEAVY: heavy_text(found.heavy)}
     return texts | ({_OFFSETS: offsets_text(found.offsets, stepped=False)} if found.offsets else {})

@@ -10,7 +10,6 @@ from cellbed.scenario.fields import Unlimited, quantity
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
-from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path, Table, written
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION
@@ -144,10 +143,10 @@ def _objection(link: AnyMobileLink) -> str | None:
     if getattr(link, "fallback", None) is not None:
         return "a link of two radios cannot share a cell: remove this key, or 'fallback' of the link"
     try:
-        link = link.in_cell() if isinstance(link, RecordedLink) else link
+        capacities = [each for ways in (link, *link.changes) for each in (ways.up, ways.down)]
     except TraceError as error:
         return str(error)
-    return _objection_to([link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))])
+    return _objection_to(capacities)
 
 
 def _objection_to(capacities: Sequence[object]) -> str | None:

@@ -180,15 +180,13 @@ class _Replayed(Table):
     idle_at: IdleAt = _KEYS["idle_at"]
     anchor: Anchor = _KEYS["anchor"]
 
-    def _replay(self, way: Way, idle: int | None, shared: bool = False) -> Replay | Conditional:
+    def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
         """Return the replay of a direction; derive and read its files.
 
-        shared: whether several endpoints share it, so that it must be what one device alone would have recorded.
         Raises TraceError for a faulty recording, a missing F, or an F that does not apply.
         """
         from cellbed.recordings.derived import replay_files
         from cellbed.recordings.errors import RecordingError
-        from cellbed.scenario.sharing import alone, read_sharing
 
         source = self.path
         method = self.method or (source.method if idle is None else source.method_for_trains)
@@ -197,8 +195,7 @@ class _Replayed(Table):
         if method == "cellreplay" and idle is None:
             idle = calibration_idle(source.description, way, source.path)
         try:
-            change = alone if shared and read_sharing(source.path, way).displaced else None
-            files = replay_files(source.path, way, method, File(source.name).name, change)
+            files = replay_files(source.path, way, method, File(source.name).name)
         except RecordingError as error:
             raise TraceError(_add_place(str(error), source.path)) from None
         description = source.description
@@ -256,13 +253,6 @@ class RecordedLink(WholeLink, _Replayed):
     def down(self) -> Replay | Conditional:
         """The replay of the downlink. Raises TraceError."""
         return self._replay("downlink", getattr(self.idle, "downlink", None))
-
-    def in_cell(self) -> Self:
-        """Return the link of an endpoint that shares the recording with others in a cell. Raises TraceError."""
-        copy = self.model_copy()
-        for key, way in zip(("up", "down"), WAYS, strict=True):
-            copy.__dict__[key] = self._replay(way, getattr(self.idle, way, None), shared=True)
-        return copy
 
     def complete(self) -> Self:
         """Return the link, by default with the calibrated queues."""

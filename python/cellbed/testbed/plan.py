@@ -456,7 +456,7 @@ def _share(table: Cell, links: Sequence[AnyMobileLink], way: Way) -> tuple[Cell,
         return table, ""
     if "scheduler" in table.model_fields_set:
         return table, "shares by the given scheduler, not from a recording"
-    from cellbed.scenario.sharing import Sharing, read_sharing
+    from cellbed.recordings.sharing import Sharing, read_sharing
 
     sharing = Sharing(reason="the cell has several links")
     if len(recordings) == 1 and all(isinstance(link, RecordedLink) for link in links):
@@ -671,8 +671,6 @@ def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direction]:
     mobile = scenario.mobile_link(group)
-    if group.cell is not None and isinstance(mobile, RecordedLink):
-        mobile = mobile.in_cell()
     link = link_name(node.group, scenario.nodes[node.group], node.index)
     if isinstance(mobile, LiveLink):
         return _live_directions(mobile, link, node.name, TOWER)
