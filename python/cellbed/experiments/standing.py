@@ -18,6 +18,7 @@ from cellbed.experiments.listener import Listener
 from cellbed.runformat.events import Journal, read_events
 from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries
+from cellbed.support.interruption import wait_with_handlers
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, connect, find, label, live, select_directions
 from cellbed.testbed.machine.process import Place
@@ -66,15 +67,15 @@ def up(text: str, plan: Plan, options: Options, listener: Listener) -> Path:
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        with os.fdopen(reader, "rb") as reports:
-            for line in reports:
+        with os.fdopen(reader, "rb", 0) as reports, wait_with_handlers() as wait:
+            while wait(reports) and (line := reports.readline()):
                 report = json.loads(line)
                 match report["is"]:
                     case "phase":
                         listener.phase(report["text"])
                     case "note":
                         listener.note(report["text"])
-                    case "up":
+                    case "up" if not interrupted:
                         return Path(report["text"])
                     case "error":
                         raise UpError(report["text"], report["exit_code"])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from subprocess import Popen
 from types import FrameType
 
+from cellbed.support.interruption import wait_with_handlers
 from cellbed.testbed.machine.process import inhabitants
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -73,6 +74,7 @@ class Foreground:
         for number in ENDING:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._end)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # ends waits
         signal.signal(signal.SIGCONT, self._continue)
         signal.signal(signal.SIGALRM, self._escalate)
 
@@ -84,18 +86,20 @@ class Foreground:
         self._command = command
         if self.ended_by is not None:
             self._send(self._first_signal(self.ended_by))
-        while True:
-            # WNOWAIT: other children are reaped by their owners.
-            news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
-            assert news is not None
-            if news.si_pid != command.pid:
-                other_ended(news.si_pid)
-            elif news.si_code == os.CLD_STOPPED:
-                self._stop_with(command)
-            else:
-                status = command.wait()
-                _give_terminal_to(self._terminal_group)
-                return status if status >= 0 else 128 - status
+        with wait_with_handlers() as wait:
+            while True:
+                # WNOWAIT: other children are reaped by their owners.
+                news = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
+                if news is None:
+                    wait()
+                elif news.si_pid != command.pid:
+                    other_ended(news.si_pid)
+                elif news.si_code == os.CLD_STOPPED:
+                    self._stop_with(command)
+                else:
+                    status = command.wait()
+                    _give_terminal_to(self._terminal_group)
+                    return status if status >= 0 else 128 - status
 
     def end_after(self, seconds: float) -> None:
         """Send SIGHUP to the command after this time."""

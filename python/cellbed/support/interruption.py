@@ -9,14 +9,17 @@ where an exception of a handler is a panic with a trace: the interruption is del
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FrameType, ModuleType
+from typing import Any
 
 from cellbed.support.errors import CellbedError
 
@@ -61,15 +64,47 @@ def held_back() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
+@contextlib.contextmanager
+def wait_with_handlers() -> Iterator[Callable[..., bool]]:
+    """Yield a function that waits until one of its files is readable, or, without files, until a signal. Handlers of
+    signals run at once.
+
+    Python defers the handler of a signal that comes just before a system call until that call returns. Here the signal
+    itself ends the call. Only for the main thread.
+    """
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def wait(*files: Any) -> bool:
+        while select.select([woken, *files], [], [])[0] == [woken]:
+            os.read(woken, 4096)
+            if not files:
+                return False
+        return True
+
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+        os.close(woken)
+        os.close(wake)
+
+
+def is_postponed(number: int, frame: FrameType | None) -> bool:
+    """Return whether Python would drop an exception of a handler in this frame; if so, send its signal again soon."""
+    if not _loses_exception(frame):
+        return False
+    retry = threading.Timer(_RETRY_S, signal.pthread_kill, (threading.main_thread().ident, number))
+    retry.daemon = True
+    retry.start()
+    return True
+
+
 def _note(number: int, frame: FrameType | None) -> None:
     global _came
     _came = True
-    if _loses_exception(frame):
-        retry = threading.Timer(_RETRY_S, signal.pthread_kill, (threading.main_thread().ident, number))
-        retry.daemon = True
-        retry.start()
-        return
-    raise KeyboardInterrupt
+    if not is_postponed(number, frame):
+        raise KeyboardInterrupt
 
 
 def _loses_exception(frame: FrameType | None) -> bool:

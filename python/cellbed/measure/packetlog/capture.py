@@ -67,9 +67,10 @@ def capture(tap: Tap, file: IO[bytes], until: int, most: int) -> Captured:
         source.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         source.bind((tap.device, _ETH_P_ALL))
         source.setblocking(False)
-        asked, ask = os.pipe()
+        asked, ask = os.pipe2(os.O_NONBLOCK)
+        signal.set_wakeup_fd(ask)  # a handler would run after the wait if the signal came just before the wait
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: os.write(ask, b"x"))
+            signal.signal(number, lambda *_: None)
         watched = [source.fileno(), until, asked]
         while select.select(watched, [], [])[0] == watched[:1]:
             count += _drain(source, names, file, most)

@@ -19,6 +19,7 @@ from types import FrameType, TracebackType
 from typing import IO, Any, TypedDict, Unpack
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.interruption import is_postponed
 from cellbed_node.processes import Running, die_with_parent, kill, last_line
 
 _log = logging.getLogger(__name__)
@@ -340,8 +341,9 @@ class Interruption:
             with contextlib.suppress(OSError):  # the terminal may be closed
                 print("cleaning up, please wait", file=sys.stderr)
             return
-        self._shielded = True
-        raise KeyboardInterrupt
+        if not is_postponed(number, frame):
+            self._shielded = True
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

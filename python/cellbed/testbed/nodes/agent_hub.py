@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cellbed.support.interruption import wait_with_handlers
 from cellbed.testbed.machine.peers import peer_of
 from cellbed_node import agent
 from cellbed_node.processes import die_with_parent
@@ -347,13 +348,18 @@ def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
         with contextlib.suppress(OSError):
             connection.send(json.dumps({"signal": number}).encode())
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # they follow the command
+    for number in signals:
         signal.signal(number, forward)
     socket.send_fds(connection, [json.dumps({"command": command, **options}).encode()], [0, 1, 2])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     # Only the hub reads and writes the streams: they end with the program's streams.
     for descriptor in (0, 1):
         os.close(descriptor)
-    message, _ = _receive(connection)
+    with wait_with_handlers() as wait:
+        wait(connection)
+        message, _ = _receive(connection)
     if message is None:
         _be_lost()
     if "lost" in message:

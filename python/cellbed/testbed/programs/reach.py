@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cellbed.runformat import folder
 from cellbed.support.errors import CellbedError
+from cellbed.support.interruption import wait_with_handlers
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
 from cellbed.testbed.machine.peers import accept_some, peer_of
@@ -255,13 +256,17 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
 
     Returns its exit status, 128+n for signal n. SIGINT and SIGTERM are passed on. Errors: :class:`CommandError`.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
+    passed_on = (signal.SIGINT, signal.SIGTERM)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run, wait_with_handlers() as wait:
         try:
             _connect(run, record)
             request = json.dumps({"node": node, "command": list(command), "folder": str(Path.cwd())}).encode()
+            signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # they follow the request
             socket.send_fds(run, [request], [0, 1, 2])
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in passed_on:
                 signal.signal(number, lambda number, _: run.send(json.dumps({"signal": number}).encode()))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+            wait(run)
             answer = json.loads(run.recv(_LARGEST) or b"{}")
         except (OSError, ValueError) as error:
             raise CommandError(f"{node} cannot be reached: {error}") from error
