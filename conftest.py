@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,16 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.pop("COLUMNS", None)
 # A worker of pytest-xdist has no arguments, and `cellbed` without arguments only lists its commands.
 sys.argv[1:] = sys.argv[1:] or ["tests"]
+
+
+def _end(process: subprocess.Popen[Any], kind: object, error: object, trace: object) -> None:
+    """Leave a context of a process. After a failure, also of time, the process would be waited for without an end."""
+    if kind is not None:
+        process.kill()
+    _wait(process, kind, error, trace)
+
+
+_wait, subprocess.Popen.__exit__ = subprocess.Popen.__exit__, _end  # type: ignore[method-assign, assignment]
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 

@@ -357,7 +357,7 @@ def test_an_ended_simulation_leaves_nothing(how: signal.Signals, tmp_path: Path)
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(how)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=200)
     assert "Traceback" not in errors
     if how == signal.SIGINT:
         assert process.returncode == 130

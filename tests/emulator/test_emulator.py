@@ -146,16 +146,16 @@ def test_nothing_is_left_behind(way: str, tmp_path: Path) -> None:
             emulator.process.kill()
             emulator.process.wait(200)
         # The kernel removes a namespace that nobody holds, and the device with it.
-        held = [path for pattern in ("[0-9]*/ns/net", "[0-9]*/fd/*") for path in Path("/proc").glob(pattern)]
-        assert not any(is_same(path, namespace) for path in held)
+        wait_until(lambda: not is_held(namespace))
 
 
-def is_same(path: Path, file: os.stat_result) -> bool:
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    return (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino)
+def is_held(namespace: os.stat_result) -> bool:
+    """Return whether a process is in a namespace, or has a descriptor of it."""
+    for path in (path for pattern in ("[0-9]*/ns/net", "[0-9]*/fd/*") for path in Path("/proc").glob(pattern)):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(path.stat(), namespace):
+                return True
+    return False
 
 
 def test_the_emulator_dies_with_its_parent() -> None:

@@ -134,7 +134,7 @@ def test_a_test_skips_by_what_is_lacking_and_fails_for_a_wrong_scenario(
 def test_a_killed_test_leaves_no_testbed_and_no_program(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, KILLED)
     assert done.returncode == -9, done.stdout
-    end = time.monotonic() + 60
+    end = time.monotonic() + 200
     while live(tmp_path) and time.monotonic() < end:
         time.sleep(0.1)
     assert live(tmp_path) == []

@@ -36,7 +36,7 @@ def start(server: str, secret: Path, folder: Path, *arguments: str, **options: A
 
 def finish(process: subprocess.Popen[str]) -> Any:
     """The last event of a recording that succeeds."""
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     result = json.loads(output.splitlines()[-1])
     assert result["event"] == "recorded"
@@ -51,11 +51,12 @@ def description(folder: Path) -> Any:
     return json.loads((folder / "recording.json").read_text())
 
 
-def wait_for_trains(process: subprocess.Popen[str], seconds: float) -> None:
-    """Until a recording has gone on for so long."""
+def wait_for_trains(process: subprocess.Popen[str], seconds: float, answered: bool | None = None) -> None:
+    """Until a recording has gone on for so long. answered: and trains are answered, or not."""
     for line in process.stdout:
         event = json.loads(line)
-        if event["event"] == "progress" and event["elapsed_s"] >= seconds:
+        reached = event["event"] == "progress" and event["elapsed_s"] >= seconds
+        if reached and answered in (None, event["round_trip_ms"] is not None):
             return
     pytest.fail("the recording ended too soon")
 
@@ -116,9 +117,9 @@ def test_a_default_recording_is_planned_within_its_budget(secret: Path, tmp_path
     options = ["--calibration", str(found), "--duration", "6 s", "--turns", "2s:1s", "--budget"]
     with serving(secret) as server:
         process = start(server, secret, folder, *options, "10 MB")
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=300)
         refused = start(server, secret, tmp_path / "none", *options, "1 MB")
-        assert "more than the budget of 1 MB" in refused.communicate(timeout=60)[1]
+        assert "more than the budget of 1 MB" in refused.communicate(timeout=200)[1]
     assert (process.returncode, refused.returncode) == (0, 2), errors
     events = {event["event"]: event for event in map(json.loads, output.splitlines())}
     sent = 1400 * sum(counts["sent"] for counts in events["recorded"]["counts"].values())
@@ -216,10 +217,10 @@ def test_a_pause_costs_packets_and_another_address_seconds(secret: Path, tmp_pat
     folder, neighbour = tmp_path / "recording", tmp_path / "neighbour"
     with serving(secret) as server, Relay(server) as relay:
         arguments = [*LIGHT, "--light-train", "2:2", "--gap", "20 ms", "--downloads", "20 kB"]
-        process = start(relay.address, secret, folder, *arguments, "--duration", "17 s")
         stopped = start(server, secret, neighbour, *arguments, "--duration", "1 h")
         wait_for_trains(stopped, 1)
         stopped.send_signal(signal.SIGSTOP)
+        process = start(relay.address, secret, folder, *arguments, "--duration", "17 s")
         wait_for_trains(process, 2)
         relay.paused = True
         wait_for_trains(process, 6)
@@ -235,7 +236,7 @@ def test_a_pause_costs_packets_and_another_address_seconds(secret: Path, tmp_pat
     seconds = pl.col("sent_ns") // 1_000_000_000
     arrived = up.group_by(seconds.alias("second")).agg((pl.col("copies") > 0).mean())
     shares = dict(arrived.iter_rows())
-    assert shares[3] == shares[4] == 0  # seconds of the pause
+    assert len([at for at, share in shares.items() if share == 0 and at < 7]) >= 2  # whole seconds of the pause
     first, second, files = description(folder)["spans"]
     assert [span["workload"] for span in (first, second, files)] == ["light", "light", "downloads"]
     assert 6e9 < first["end_ns"] < second["start_ns"]  # the server has found the new address
@@ -247,14 +248,17 @@ def test_a_pause_costs_packets_and_another_address_seconds(secret: Path, tmp_pat
 
 def test_a_restarted_server_leaves_a_gap(secret: Path, tmp_path: Path) -> None:
     folder = tmp_path / "recording"
-    arguments = [*LIGHT, "--light-train", "2:2", "--no-downloads", "--duration", "9 s"]
+    arguments = [*LIGHT, "--light-train", "2:2", "--no-downloads", "--duration", "1 h"]
     with serving(secret) as server:
         process = start(server, secret, folder, *arguments)
         wait_for_trains(process, 3)
+    wait_for_trains(process, 3, answered=False)
     with serving(secret, server):
+        wait_for_trains(process, 3, answered=True)
+        process.send_signal(signal.SIGINT)
         assert any("interrupted or lost" in warning for warning in finish(process)["warnings"])
     first, second = description(folder)["spans"]
-    assert 2e9 < first["end_ns"] < second["start_ns"] < 8e9
+    assert 2e9 < first["end_ns"] < second["start_ns"]
     lost = table(folder, "light-uplink").filter(pl.col("sent_ns") >= second["start_ns"], pl.col("copies") == 0)
     assert lost.height == 0
 
@@ -264,7 +268,7 @@ def test_a_client_of_another_release_learns_it_in_one_sentence(secret: Path) -> 
     hello = bytes([1, 2]) + bytes(1166)
     with serving(secret) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as old:
         host, port = server.split(":")
-        old.settimeout(20)
+        old.settimeout(200)
         old.sendto(hello + hmac.digest(key, hello, "sha256"), (host, int(port)))
         answer = old.recv(2048)
     assert (answer[0], answer[2], int.from_bytes(answer[3:11])) == (4, 10, answer[1])  # "speaks version 3"
@@ -301,7 +305,7 @@ def test_ctrl_c_ends_a_recording_and_not_its_check(secret: Path, tmp_path: Path)
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_for_trains(process, 1)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     assert "not checked: " in errors
     assert read_recording(folder).light_downlink.height > 0
@@ -335,7 +339,7 @@ def test_two_devices_bound_by_their_names_make_one_recording(secret: Path, tmp_p
 
 def test_what_is_wrong_is_said_in_one_sentence(secret: Path, tmp_path: Path) -> None:
     def fails(*arguments: str, status: int = 1) -> str:
-        done = subprocess.run([*RECORD, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([*RECORD, *arguments], capture_output=True, text=True, check=False, timeout=200)
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
         assert "panicked" not in done.stderr

@@ -139,7 +139,7 @@ def test_a_recording_has_place_and_signal(
     with serving(secret) as server:
         options = ["--duration", "4 s", "--operator", "Example", "--gps", str(pipe), "--out", str(folder)]
         command = [*RECORD, server, "--secret", str(secret), *plan, *sources, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     over.set()
     thread.join()
     assert done.returncode == 0, done.stderr

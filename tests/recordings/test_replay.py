@@ -132,7 +132,7 @@ def test_a_program_runs_behind_the_files_of_the_tool(recording: Path) -> None:
     files = [str(recording / name) for name in FOUR]
     arguments = ["-m", "cellbed.shell.mahimahi", "mm-cellular", "7", *files, f"--packet-log-folder={recording}"]
     done = subprocess.run(
-        [*ALONE, sys.executable, *arguments, sys.executable, "-c", send], capture_output=True, text=True, timeout=60
+        [*ALONE, sys.executable, *arguments, sys.executable, "-c", send], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     account = json.loads((recording / "packets.bin.json").read_text())

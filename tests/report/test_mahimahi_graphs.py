@@ -39,7 +39,7 @@ LOG = HEADER + """\
 def run(name: str, arguments: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     code = f"import sys; from cellbed.shell.mahimahi import graphs; sys.exit(graphs.{name}())"
     return subprocess.run(
-        [sys.executable, "-P", "-c", code, *arguments], input=stdin, capture_output=True, check=False, timeout=60
+        [sys.executable, "-P", "-c", code, *arguments], input=stdin, capture_output=True, check=False, timeout=300
     )
 
 

@@ -67,7 +67,7 @@ def test_the_quick_commands_of_the_tutorial(tmp_path: Path) -> None:
                 case _:
                     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
                     environment = {**os.environ, "PATH": path}
-                    subprocess.run([program, *words], cwd=tmp_path, env=environment, check=True, timeout=120)
+                    subprocess.run([program, *words], cwd=tmp_path, env=environment, check=True, timeout=300)
     planned, pilot, final = ran
     # What the page states about them.
     assert "18 trials, 18 to run" in planned

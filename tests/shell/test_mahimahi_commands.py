@@ -154,7 +154,7 @@ def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: 
     # What `pkill mm-delay` and `killall mm-delay` look for.
     assert Path(f"/proc/{process.pid}/comm").read_text() == "mm-delay\n"
     process.send_signal(number)
-    assert process.communicate(timeout=60)[0] == "hung up\n"
+    assert process.communicate(timeout=200)[0] == "hung up\n"
     assert process.returncode == 128 + number
     assert not Path(f"/proc/{inhabitant}").exists()
 
@@ -200,7 +200,7 @@ def test_nothing_slow_is_imported(world: World) -> None:
 def test_packets_of_one_direction_are_lost(world: World, way: str) -> None:
     logs = {side: world.folder / f"loss-{way}-{side}.log" for side in ("uplink", "downlink")}
     link = ["mm-link", "100mbit", "100mbit", *(f"--{side}-log={log}" for side, log in logs.items()), "--"]
-    done = run(world, *link, "mm-loss", "--seed=3", way, "0.5", *python(COUNT, INTERNET, "200"))
+    done = run(world, *link, "mm-loss", "--seed=3", way, "0.5", *python(COUNT, INTERNET, "200", "3"))
     assert done.returncode == 0, done.stderr
     sent = sum(sign == "-" and numbers[0] == 1004 for _, sign, numbers in events(logs["uplink"]))
     # Answers are all of one size; a host may have another small packet to send.
@@ -303,7 +303,7 @@ def test_a_script_that_kills_the_process_group_leaves_nothing(world: World, user
     logs = [home / f"{way}.log" for way in ("up", "down")]
     wait_until(lambda: all(any(sign == "-" for _, sign, _ in events(log)) for log in logs))
     os.killpg(process.pid, number)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=200)
     assert (output, process.returncode) == ("", -number if number == signal.SIGKILL else 128 + number)
     # After a SIGKILL the emulators end by themselves.
     wait_until(lambda: world.devices() == before[2])

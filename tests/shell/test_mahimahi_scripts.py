@@ -152,4 +152,4 @@ def test_a_manager_behind_the_link_starts_set_uid_tunnels(world: World) -> None:
     answers = lines(process, "last")
     assert "100.64.0.77/32" in answers[0]
     assert answers[1] == str(GRANTED_USER)
-    assert process.wait(60) == 0
+    assert process.wait(200) == 0

@@ -5,12 +5,13 @@ import os
 import shlex
 import shutil
 import signal
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cellbed.testbed.machine.state import process_start
+from run_commands import command_line
 from shell_world import (
     ASK,
     ECHO,
@@ -264,9 +265,9 @@ def test_shells_side_by_side_do_not_disturb_each_other_and_the_last_switches_for
 def test_an_interactive_shell_shows_where_it_is_and_survives_ctrl_c(world: World) -> None:
     terminal = Terminal(world, [*cellbed("shell"), "--offline", "--", "bash", "--norc"], ORDINARY_USER)
     terminal.wait_for("[cellbed 1] ")
-    terminal.type("sleep 1000; echo status $?\n")
-    terminal.wait_for("sleep 1000")
-    time.sleep(0.2)
+    sleep = ["sleep", f"1000.{os.getpid()}"]
+    terminal.type(f"{shlex.join(sleep)}; echo status $?\n")
+    wait_until(lambda: any(command_line(pid).decode().split("\0")[:-1] == sleep for pid in psutil.pids()))
     terminal.type("\x03")
     terminal.wait_for("[cellbed 1] ")
     terminal.type("echo st'ill' here\n")

@@ -138,7 +138,7 @@ class EmulatorProcess:
     def stop(self) -> dict[str, Any]:
         account = self.command(do="stop")
         assert account["event"] == "stopped", account
-        assert self.process.wait(10) == 0
+        assert self.process.wait(200) == 0
         return account
 
     def inside(

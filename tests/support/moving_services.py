@@ -110,7 +110,7 @@ def events(place: Place) -> list[dict[str, Any]]:
 
 def wait_for(place: Place, after: int, **wanted: str) -> dict[str, Any]:
     """The first event with these values after so many."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         for event in events(place)[after:]:
             if all(event.get(key) == value for key, value in wanted.items()):
@@ -211,7 +211,7 @@ ready = { port = 6379 }
 CLIENT = """
 import json, pathlib, socket, sys, time
 own = socket.create_connection(("store", 6379))
-own.settimeout(120)
+own.settimeout(200)
 replies = own.makefile("rb")
 print("connected", flush=True)
 count, longest, last = 0, 0.0, time.monotonic()

@@ -44,7 +44,7 @@ def play(host, port):
     start, times, trips = time.monotonic(), [], []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as game:
         game.connect((host, int(port)))
-        game.settimeout(30)
+        game.settimeout(200)
         for number in range(MOVES):
             sent = time.monotonic()
             game.send(b"move %3d" % number)

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pytest
 
 from emulator_process import EmulatorProcess, Stages, line_of_two
+from run_commands import free_port
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
 
@@ -37,7 +38,7 @@ def serving(secret: Path, listen: str = "127.0.0.1:0", **options: Any) -> Iterat
         yield listening["address"]
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=200)
 
 
 @contextmanager
@@ -54,9 +55,10 @@ class Relay:
         host, port = server.split(":")
         self.server, self.up, self.paused, self.ended = (host, int(port)), None, False, False
         self.udp, self.tcp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket()
-        self.udp.bind(("127.0.0.1", 0))
-        self.address = "{}:{}".format(*self.udp.getsockname())
-        self.tcp.bind(self.udp.getsockname())
+        here = "127.0.0.1", free_port()
+        self.udp.bind(here)
+        self.address = "{}:{}".format(*here)
+        self.tcp.bind(here)
         self.tcp.listen()
         self.pairs: dict[socket.socket, socket.socket] = {}
         self.client: Any = None

@@ -200,7 +200,7 @@ def skip_without_vm() -> None:
         pytest.skip(str(error))
 
 
-def until(condition: Any, seconds: float = 20.0) -> bool:
+def until(condition: Any, seconds: float = 200.0) -> bool:
     """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -1,6 +1,7 @@
 """Commands of `cellbed` as separate processes, and what a machine needs for real runs with limits."""
 
 import contextlib
+import itertools
 import os
 import pty
 import socket
@@ -18,6 +19,7 @@ import pytest
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import LimitsError
 from cellbed.testbed.machine.state import RUN_VARIABLE
+from shell_world import wait_until
 
 
 def limits_reason() -> str | None:
@@ -108,9 +110,15 @@ def has_ended(process: int) -> bool:
         return True
 
 
+_ports = itertools.count(10_000 + os.getpid() % 440 * 50)
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Return a port that is free until the test's server has it: the kernel gives ports below 32768 to nobody, and
+    each process of tests has ports of its own."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port := next(_ports))):
+            return port
 
 
 def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -121,7 +129,7 @@ def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 def assert_nothing_left(identifier: str, folder: Path) -> None:
     """Assert that no process, control group or record of a testbed is left. folder: of its registry."""
-    assert not processes_of(identifier)
+    wait_until(lambda: not processes_of(identifier))  # a killed process takes a moment to end
     _, bases = cgroups.locate()
     assert not [base for base in set(bases.values()) if (base / identifier).exists()]
     assert not list((folder / "state").rglob(f"{identifier}*"))

@@ -134,7 +134,7 @@ class World:
         return clean | {"HOME": str(self.home(user)), "SHELL": "/bin/bash"}
 
     def run(
-        self, arguments: Sequence[str], *, user: int = 0, internet: bool = False, timeout: float = 60
+        self, arguments: Sequence[str], *, user: int = 0, internet: bool = False, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
@@ -389,7 +389,7 @@ class Terminal:
         import select
 
         while text not in self.seen:
-            readable, _, _ = select.select([self._descriptor], [], [], 30)
+            readable, _, _ = select.select([self._descriptor], [], [], 200)
             assert readable, f"no {text!r} came; seen: {self.seen!r}"
             try:
                 self.seen += os.read(self._descriptor, 4096).decode(errors="replace")
@@ -401,7 +401,7 @@ class Terminal:
         """Wait for the program's end and return its exit status."""
         import select
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 200
         while time.monotonic() < deadline:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:

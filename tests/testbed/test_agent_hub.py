@@ -155,7 +155,7 @@ def test_machine_reaches_the_sockets_that_the_run_has_shown_to_it(node: Node, li
     node.message(connected=FIRST_FORWARDED, socket=0)
     node.frame(FIRST_FORWARDED, b"line\n")
     node.frame(FIRST_FORWARDED, b"")
-    listener.settimeout(60)
+    listener.settimeout(200)
     with listener.accept()[0] as connection:
         assert connection.makefile("rb").read() == b"line\n"
     node.message(connected=FIRST_FORWARDED + 1, socket=1)

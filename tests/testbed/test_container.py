@@ -34,7 +34,7 @@ from emulator_process import EDGE, line_of_two
 from in_process import cellbed
 from run_commands import command_line, needs_limits, processes_of, run
 from scenario_text import NODES, app_table, scenario_head, tables
-from shell_world import ORDINARY_USER, World, missing, python
+from shell_world import ORDINARY_USER, World, missing, python, wait_until
 
 __all__ = ["image", "own_folders"]
 
@@ -120,6 +120,11 @@ def left(record: Record) -> list[str]:
     return found + [name for name in listed.stdout.split() if record.identifier in name]
 
 
+def wait_for_end(record: Record) -> None:
+    """Wait until nothing is left of a run: processes that were killed end when they have a processor."""
+    wait_until(lambda: left(record) == [])
+
+
 def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, record: Record) -> None:
     (tmp_path / "hosts").write_text(f"{EDGE[4]} somewhere\n")
     (tmp_path / "data").mkdir()
@@ -187,7 +192,7 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
         os.kill(_children(_children(os.getpid(), RUNTIME)[0], INSIDE[1:])[0], signal.SIGKILL)
         with pytest.raises(OSError, match="the container edge has ended"):
             run_for_ever(node)
-    assert left(record) == []
+    wait_for_end(record)
 
 
 def test_a_tampered_image_reaches_no_file_and_no_device_of_this_machine(tmp_path: Path, record: Record) -> None:
@@ -208,7 +213,7 @@ def test_a_tampered_image_reaches_no_file_and_no_device_of_this_machine(tmp_path
     finally:
         subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
     assert not list(Path("/tmp").glob("cellbed-escaped*"))
-    assert left(record) == []
+    wait_for_end(record)
 
 
 @pytest.mark.skipif(find("docker") is None, reason="needs the program docker")
@@ -229,7 +234,7 @@ def test_dockers_client_hands_images_over(
             assert record.engine == "docker"
         finally:
             service.kill()
-    assert left(record) == []
+    wait_for_end(record)
 
 
 @needs_limits
@@ -250,7 +255,7 @@ def test_limits_hold_inside_and_a_memory_hog_is_killed_alone(image: str, record:
         assert (node.sample() or group.sample()).oom_kills == before + 1
         assert steady.poll() is None
         assert inside(node, "cat /sys/fs/cgroup/memory*/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null")
-    assert left(record) == []
+    wait_for_end(record)
 
 
 def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
@@ -273,7 +278,7 @@ def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
         find_image(image, "auto")
     with pytest.raises(CellbedError, match="needs crun: sudo apt install crun"), bed(record, broken, None):
         pass
-    assert left(record) == []
+    wait_for_end(record)
 
 
 SCRIPT = """
@@ -335,7 +340,7 @@ def test_nothing_is_left_of_a_testbed_that_is_killed_at_any_moment(tmp_path: Pat
         process.communicate()
         (record,) = records()
         clean()
-        assert left(record) == []
+        wait_for_end(record)
         assert records() == []
         assert [path.name for path in (tmp_path / "cache" / "cellbed" / "images").glob(".unfinished*")] == []
 
@@ -359,7 +364,7 @@ def test_nothing_is_left_when_a_process_of_a_container_is_killed(image: str, vic
         os.kill(pids[victim], signal.SIGKILL)
         process.communicate()
         assert process.returncode == 0
-    assert left(record) == []
+    wait_for_end(record)
 
 
 def _children(process: int, name: str) -> list[int]:

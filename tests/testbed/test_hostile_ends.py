@@ -32,6 +32,7 @@ from cellbed_node.temporary import remove_stale, remove_tree, temporary_folder
 from hostile_folders import flipping, make_deep
 from run_commands import command_line
 from scenario_text import app_table, scenario_head, server_keys
+from shell_world import wait_until
 
 HERE = Admission(["/proc/self/ns/net"])
 DEPTH = 1050
@@ -142,7 +143,7 @@ def kill_marked(mark: str, *networks: int) -> int:
     code = f"from cellbed.testbed.clean import kill_marked; print(kill_marked({mark!r}, {networks!r}))"
     killing = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
-        return int(killing.communicate(timeout=60)[0])
+        return int(killing.communicate(timeout=200)[0])
     except subprocess.TimeoutExpired:  # it cannot be waited for before the program has been killed
         pytest.fail("it waits for the environment of a program")
 
@@ -185,7 +186,7 @@ ESCAPING = scenario_head(name="escaping", duration="1 s") + app_table(
 @pytest.mark.needs_tun
 def test_a_program_that_takes_off_the_mark_of_its_run_ends_with_the_run_without_limits(tmp_path: Path) -> None:
     in_process.run_apart(tmp_path, ESCAPING, escape=ESCAPE.replace('"1000"', f'"1000.{os.getpid()}"'))
-    assert not [each for each in psutil.pids() if f"1000.{os.getpid()}".encode() in command_line(each)]
+    wait_until(lambda: not any(f"1000.{os.getpid()}".encode() in command_line(each) for each in psutil.pids()))
 
 
 def unix(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:

@@ -153,7 +153,7 @@ agent.Agent(there.fileno(), os.dup(there.fileno()), None, meeting=agent.Meeting(
 
 
 def test_agent_behind_a_live_network_ends_when_nothing_comes_any_more() -> None:
-    subprocess.run([sys.executable, "-c", AGENT], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", AGENT], check=True, timeout=200)
 
 
 STATES = (

@@ -77,7 +77,7 @@ CHANNEL = {"connections": 2, "compression": 3, "rate": "8 Mbit/s", "congestion_c
 FILL_PY = """
 import pathlib, random, socket, sys, time
 connection = socket.create_connection((sys.argv[1], 6379))
-connection.settimeout(120)
+connection.settimeout(200)
 replies = connection.makefile("rb")
 random.seed(1)
 values = {b"key%d" % number: random.randbytes(600).hex().encode() for number in range(4000)}
@@ -311,7 +311,7 @@ def playing(place: Place, role: str) -> set[int]:
 
 def node_of_store(place: Place) -> str:
     """The node of the store, once it is ready."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while (node := place.servers().get("store")) is None:
         assert time.monotonic() < deadline, "the store is not ready"
     return node

@@ -43,7 +43,7 @@ CLIENT = """
 import http.client, json, os, sys, time
 import spans
 folder, app, port = sys.argv[1:]
-connection = http.client.HTTPConnection(app, int(port), timeout=20)
+connection = http.client.HTTPConnection(app, int(port), timeout=200)
 with open(f"{folder}/{app}-{os.getpid()}.jsonl", "w", buffering=1) as own:
     while True:
         begin = time.monotonic_ns()

@@ -154,7 +154,7 @@ def test_the_helper_enters_nothing_but_a_shell_of_the_user(world: World) -> None
         done = world.run(python(ENTER, str(NETWORK_HELPER), namespace), user=GRANTED_USER)
         assert done.stdout.startswith("1 "), done.stderr
         assert "belongs to no shell of this user" in done.stdout
-    forger.communicate("\n", timeout=60)
+    forger.communicate("\n", timeout=200)
 
 
 def test_the_helper_refuses_what_is_not_in_its_grammar(world: World) -> None:
@@ -177,7 +177,7 @@ import socket, sys
 for name, source in (("own", ""), ("other", "192.0.2.9")):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind((source, 0))
-    s.settimeout(0.5 if source else 30)
+    s.settimeout(0.5 if source else 200)
     s.sendto(b"x", (sys.argv[1], 7))
     try:
         print(name, bool(s.recv(99)))
@@ -316,7 +316,7 @@ def test_a_helper_that_is_stopped_while_it_removes_its_rules_leaves_no_device(wo
         go_on(caller)
         assert next_line(caller) == "File descriptor in bad state"
         os.kill(int(helper_pid), signal.SIGKILL)
-        caller.communicate(timeout=60)
+        caller.communicate(timeout=200)
     assert helper(world, "clean", user=GRANTED_USER).returncode == 0
     assert world.traces() == before
 
@@ -325,7 +325,7 @@ def test_a_device_that_its_user_made_persistent_keeps_its_rules_and_is_cleaned_u
     before = world.traces()
     caller = serve_by_hand(world, PERSIST, "helper.kill()", "helper.wait()")
     device, _ = next_line(caller).split()
-    caller.communicate("\n", timeout=60)
+    caller.communicate("\n", timeout=200)
     assert device in world.devices()
     assert f"cellbed.{GRANTED_USER}.{device}" in world.rules()
     # The grant does not spread to others who may open /dev/net/tun.
@@ -370,7 +370,7 @@ def test_a_shell_removes_its_rules_while_a_stopped_helper_has_the_lock(world: Wo
     with locked(world):
         go_on(caller)
         wait_until(lambda: device not in world.devices() and device not in world.rules())
-    caller.communicate(timeout=60)
+    caller.communicate(timeout=200)
     assert world.traces() == before
 
 
@@ -388,7 +388,7 @@ def test_a_shell_takes_one_name_server(world: World) -> None:
     ask = "for _ in range(2): ours.sendall(b'names 5000\\n'); print(ours.recv(4096).decode().strip(), flush=True)"
     caller = serve_by_hand(world, ask)
     next_line(caller)
-    output, _ = caller.communicate("\n", timeout=60)
+    output, _ = caller.communicate("\n", timeout=200)
     events = [json.loads(line) for line in output.splitlines()]
     assert events[0] == {"event": "done"}
     assert events[1] == {"event": "error", "message": "names: the shell has a name server already"}

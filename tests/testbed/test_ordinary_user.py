@@ -37,7 +37,7 @@ def run(world: World, user: int, before: str = "") -> tuple[subprocess.Completed
     (home / "run.toml").write_text(SCENARIO)
     words = [*cellbed("run"), str(home / "run.toml"), "--out", str(home / "runs"), "--no-limits"]
     command = ["sh", "-c", f'{before} exec "$@"', "sh", *words]
-    return world.run(["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", *command], user=user, timeout=170), home
+    return world.run(["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}", *command], user=user, timeout=400), home
 
 
 def left(home: Path) -> list[str]:

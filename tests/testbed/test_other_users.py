@@ -136,7 +136,7 @@ def service(tmp_path: Path) -> Iterator[tuple[StateSockets, Path]]:
 def connect(path: Path) -> socket.socket:
     made = socket.socket(socket.AF_UNIX)
     made.connect(str(path))
-    made.settimeout(10)
+    made.settimeout(200)
     return made
 
 

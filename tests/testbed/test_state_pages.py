@@ -68,7 +68,7 @@ def connect():
     global replies, connection
     while True:
         try:
-            connection = socket.create_connection(("world", 7000), timeout=20)
+            connection = socket.create_connection(("world", 7000), timeout=200)
             replies = connection.makefile("rb")
             return
         except OSError:

@@ -35,7 +35,7 @@ class Page:
     def get(
         self, path: str, *, method: str = "GET", cookie: str | None = "", body: str = "", **headers: str
     ) -> "Reply":
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=200)
         cookie = self.cookie if cookie == "" else cookie
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body or None, named | ({"Cookie": cookie} if cookie else {}))
@@ -109,7 +109,7 @@ def test_a_command_needs_the_token_as_a_header(page: Page) -> None:
 
 def test_a_command_shows_its_words_and_its_error(page: Page) -> None:
     assert page.do(["up", "none.toml"], X_Cellbed_Token=page.token).status == 200
-    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=200)
     connection.request("GET", f"{page.base}events", headers={"Cookie": page.cookie})
     events = connection.getresponse()
     seen = ""
@@ -126,7 +126,7 @@ def test_idle_connections_of_others_delay_nothing(page: Page) -> None:
         for connection in idle[-40:]:
             connection.sendall(b"GET / HTTP/1.1\r\n")
         assert page.get(page.base).status == 200
-        idle[0].settimeout(60)
+        idle[0].settimeout(200)
         assert idle[0].recv(1) == b"", "the oldest has ended"
         assert idle[-1].recv(1) == b"", "and later, the others"
 

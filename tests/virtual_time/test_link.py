@@ -252,7 +252,7 @@ def test_the_link_of_a_shell_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with Control(Path(identifier)) as control, pytest.raises(ControlError, match=r"refused the command: .*2"):
             control.change("uplink", 0, {"kind": "loss", "probability": 2, "seed": 1})
         shell.stdin.close()
-        assert shell.wait(30) == 0
+        assert shell.wait(200) == 0
     assert not Path(identifier).exists()
     assert cellbed(tmp_path, "link", "ls").stdout == "nothing is running\n"
 

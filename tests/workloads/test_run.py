@@ -25,6 +25,7 @@ from descendants import descendants, words
 from in_process import cellbed
 from run_commands import command, command_line, needs_limits, only_folder, processes_of, run
 from scenario_text import write_recorded
+from shell_world import wait_until
 
 pytestmark = [pytest.mark.needs_tun, needs_limits]
 
@@ -185,7 +186,7 @@ def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) ->
     found = only_folder(tmp_path / "runs")
     assert run("exec", "--testbed", found, "edge-0", "--", "sh", "-c", "exit 7").returncode == 7
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "interrupted" in errors
     assert "Traceback" not in errors
@@ -193,7 +194,7 @@ def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) ->
     assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
     assert (folder / "report.html").exists()
     assert json.loads((folder / "summary.json").read_text())
-    assert not processes_of(identifier)
+    wait_until(lambda: not processes_of(identifier))
     assert not groups_of(identifier)
 
 

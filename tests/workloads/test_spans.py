@@ -114,7 +114,7 @@ def test_threads_that_report_first_at_the_same_time_drop_nothing(bed: Bed, monke
     ready, connect = threading.Barrier(8), socket.socket.connect
 
     def connect_together(self: socket.socket, address: str) -> None:
-        ready.wait(20)
+        ready.wait(200)
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", connect_together)

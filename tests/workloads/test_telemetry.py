@@ -34,6 +34,7 @@ from cellbed.testbed.programs.telemetry import Telemetry, environment, overrides
 from cellbed_node import receiver
 from cellbed_node.exports import HEADER, LARGEST_BODY
 from cellbed_node.receiver import MOST_CONNECTIONS
+from run_commands import free_port
 from scenario_text import app_table, scenario_head, server_keys
 
 HERE = Place("/proc/self/ns/net")
@@ -68,7 +69,7 @@ class Received:
         self.telemetry.listen("phone-0", HERE)
 
     def post(self, body: bytes, path: str = "/v1/traces", method: str = "POST", **headers: str) -> int:
-        connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=60)
+        connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=200)
         named = PROTOBUF | {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
         status = connection.getresponse().status
@@ -77,7 +78,7 @@ class Received:
 
     def send(self, data: bytes) -> None:
         """Send bytes and end; wait until the receiver has done so, too."""
-        with socket.create_connection(receiver.ADDRESS, timeout=60) as connection:
+        with socket.create_connection(receiver.ADDRESS, timeout=200) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(1000):
@@ -91,9 +92,9 @@ class Received:
 
 @pytest.fixture
 def received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        for module in (receiver, telemetry_of_runs):
-            monkeypatch.setattr(module, "ADDRESS", free.getsockname())
+    address = "127.0.0.1", free_port()
+    for module in (receiver, telemetry_of_runs):
+        monkeypatch.setattr(module, "ADDRESS", address)
     monkeypatch.setattr(Place, "enter", lambda self, **_: None)
     found = Received(tmp_path)
     yield found
@@ -150,7 +151,7 @@ def test_a_body_of_several_members_of_gzip_is_read_whole(received: Received) -> 
 
 
 def test_a_body_that_does_not_end_is_not_kept_in_memory(received: Received) -> None:
-    connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=60)
+    connection = http.client.HTTPConnection(*receiver.ADDRESS, timeout=200)
     connection.putrequest("POST", "/v1/traces")
     connection.putheader("Transfer-Encoding", "chunked")
     connection.endheaders()
@@ -167,7 +168,7 @@ def test_a_body_that_does_not_end_is_not_kept_in_memory(received: Received) -> N
 
 
 def test_more_connections_than_allowed_are_closed_and_others_served(received: Received) -> None:
-    held = [http.client.HTTPConnection(*receiver.ADDRESS, timeout=60) for _ in range(MOST_CONNECTIONS)]
+    held = [http.client.HTTPConnection(*receiver.ADDRESS, timeout=200) for _ in range(MOST_CONNECTIONS)]
     for each in held:
         each.connect()
     held[0].request("POST", "/v1/traces", b"first", PROTOBUF)

@@ -15,7 +15,7 @@ from run_commands import command, has_ended, only_folder, processes_of
 from scenario_text import app_table, scenario_head, server_keys
 
 pytestmark = pytest.mark.needs_tun
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def scenario(program: Path) -> str:

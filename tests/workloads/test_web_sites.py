@@ -126,7 +126,7 @@ def test_warc_files_of_wget_are_read(tmp_path: Path) -> None:
     try:
         url = server.stdout.readline().split("(")[1].split(")")[0]
         wget = ["wget", "-q", "-p", url, "--warc-file", tmp_path / "x", "-P", tmp_path / "out"]
-        subprocess.run(wget, check=False, timeout=60)
+        subprocess.run(wget, check=False, timeout=200)
     finally:
         server.kill()
         server.wait()

@@ -303,7 +303,7 @@ def test_a_request_that_is_never_answered_times_out_and_holds_its_connection(loa
             connection.recv(1)  # until the client gives up
 
     with _server(serve) as port:
-        requests = load(f"http://127.0.0.1:{port}/", connections=1, timeout="100 ms", rate="5 /s")
+        requests = load(f"http://127.0.0.1:{port}/", connections=1, timeout="2 s", rate="5 /s")
     assert {request["status"] for request in requests} == {"timed-out"}
     assert [request["sent_ns"] is not None for request in requests] == [True] + [False] * 4
 
