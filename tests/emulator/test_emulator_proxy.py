@@ -72,10 +72,13 @@ with socket.create_server((sys.argv[1], 40008)) as server:
     connection.close()
 """
 RESET = """
-import socket, struct, sys, time
+import array, fcntl, socket, struct, sys, termios, time
 with socket.create_connection((sys.argv[1], 40008), timeout=200) as connection:
     connection.sendall(b"x" * 30_000)
-    time.sleep(0.5)  # Until all has been acknowledged: a reset drops what has not.
+    left = array.array("i", [1])
+    while left[0]:  # A reset drops what has not been acknowledged.
+        time.sleep(0.01)
+        fcntl.ioctl(connection, termios.TIOCOUTQ, left)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 with socket.create_connection((sys.argv[1], 40008), timeout=200) as connection:
     connection.sendall(b"hello")

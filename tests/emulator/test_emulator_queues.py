@@ -1,5 +1,6 @@
 """Queues that tell flows apart, with real flows, and where packets may be lost beside the path model."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -30,9 +31,11 @@ with socket.create_server((sys.argv[1], 40011)) as server:
 """
 SOURCE = """
 import socket, sys, time
-end = time.monotonic() + float(sys.argv[2])
 with socket.create_connection((sys.argv[1], 40011)) as connection:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    end = time.monotonic() + float(sys.argv[2])
     while time.monotonic() < end:
         connection.send(bytes(1 << 16))
 """
@@ -51,13 +54,23 @@ def two_bulk_flows_and_a_sparse_one(
         )
         with sink:
             assert sink.stdout.readline() == b"ready\n"
-            inside = emulator.inside("endpoint")
-            python = [sys.executable, "-c"]
-            sources = [subprocess.Popen([*python, SOURCE, EDGE[4], "1"], preexec_fn=inside) for _ in range(2)]
-            sources.append(
-                subprocess.Popen([*python, SEND, EDGE[4], "45", "172", "20000000", "0", "1"], preexec_fn=inside)
-            )
-            assert [source.wait() for source in sources] == [0, 0, 0]
+            bulk, sparse = [SOURCE, EDGE[4], "1"], [SEND, EDGE[4], "45", "172", "20000000", "0", "1"]
+            with contextlib.ExitStack() as stack:
+                sources = [
+                    stack.enter_context(
+                        subprocess.Popen(
+                            [sys.executable, "-c", *words],
+                            preexec_fn=emulator.inside("endpoint"),
+                            stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE,
+                        )
+                    )
+                    for words in (bulk, bulk, sparse)
+                ]
+                assert [source.stdout.readline() for source in sources] == [b"ready\n"] * 3
+                for source in sources:
+                    source.stdin.close()  # they begin together
+                assert [source.wait() for source in sources] == [0, 0, 0]
             emulator.stop()
             sink.kill()
     log = packets(folder)

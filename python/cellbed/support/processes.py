@@ -32,7 +32,7 @@ def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
 
     A process may make the kernel wait for the process's own file system (FUSE) while the process holds the lock of its
     memory. Then the reader also waits, and even SIGKILL has no effect. So another program reads, and is abandoned with
-    that process.
+    that process. A reader that only lacks a processor is waited for.
     """
     left = [each for each in Path("/proc").glob("[0-9]*") if _is_of_no_other(each, run)]
     end = time.monotonic() + _LONGEST_S
@@ -46,7 +46,13 @@ def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
         with reader.stdout as output:
             poll, rest = select.poll(), b""
             poll.register(output, select.POLLIN)
-            while poll.poll(_PATIENCE_S * 1e3) and (data := os.read(output.fileno(), 1 << 16)):
+            while True:
+                if not poll.poll(_PATIENCE_S * 1e3):
+                    if _waits_in_kernel(reader.pid) or time.monotonic() > end:
+                        break
+                    continue
+                if not (data := os.read(output.fileno(), 1 << 16)):
+                    break
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     yield left.pop(0), bytes.fromhex(line.decode()).split(b"\0")
@@ -54,6 +60,10 @@ def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             reader.wait(_PATIENCE_S)
         del left[:1]
+
+
+def _waits_in_kernel(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"D"
 
 
 def _is_of_no_other(process: Path, run: str) -> bool:
