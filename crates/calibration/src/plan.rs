@@ -1,6 +1,6 @@
 //! Traffic that measures a network, packet trains and saturation, and the records of its packets.
 
-use cellbed_link::{BitRate, Duration};
+use cellbed_link::BitRate;
 use serde::{Deserialize, Serialize};
 
 pub use cellbed_link::Way;
@@ -82,15 +82,6 @@ impl Train {
     }
 }
 
-/// A train and the time of its first packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedTrain {
-    /// Time since the run's begin, not before the previous train.
-    pub at: Duration,
-    /// Train to send at that time.
-    pub train: Train,
-}
-
 /// Trains in rotation, or shuffled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainPlan {
@@ -153,8 +144,6 @@ pub enum Saturation {
 pub enum Workload {
     /// Trains in rotation.
     Trains(TrainPlan),
-    /// Trains at given times; a train's number is its index.
-    Timed(Vec<TimedTrain>),
     /// Saturation of one direction or both.
     Saturation {
         /// Saturation from the client, and from the server.

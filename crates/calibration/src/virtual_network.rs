@@ -5,8 +5,8 @@ use cellbed_virtual::{End, Event, Network};
 
 use crate::Result;
 use crate::calibration::{Calibration, Calibrator, Experiment, PACKET_BYTES};
-use crate::plan::{PacketRecord, TimedTrain, Way, Workload};
-use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
+use crate::plan::{PacketRecord, Train, Way, Workload};
+use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
 
 /// A network of two hosts for successive experiments. Time continues between experiments.
 ///
@@ -99,11 +99,11 @@ impl VirtualNetwork {
     /// Run an experiment; return the uplink and downlink packets in the order of sending, in the network's time.
     pub fn run(&mut self, experiment: &Experiment) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
         let start = self.now();
-        let trains: &[TimedTrain] = match &experiment.workload {
-            Workload::Timed(trains) => trains,
-            _ => &[],
+        let mut trains = match &experiment.workload {
+            Workload::Trains(plan) => Some(TrainScheduler::new(plan.clone(), start)),
+            Workload::Saturation { .. } => None,
         };
-        let end = start + experiment.span.unwrap_or(Duration::ZERO);
+        let end = experiment.span.map_or(Time::MAX, |span| start + span);
         let mut saturators = Way::BOTH.map(|way| {
             let (rate, bytes) = (experiment.workload.rate(way)?, Bytes(PACKET_BYTES.into()));
             Some(FixedRateSaturator::new(rate, bytes, start, end))
@@ -113,10 +113,11 @@ impl VirtualNetwork {
             network: &mut self.0,
             records: Default::default(),
         };
-        let mut answered = vec![false; trains.len()];
-        let (mut next_train, mut latest) = (0, start);
+        let mut unanswered: Vec<Option<Train>> = Vec::new();
+        let mut latest = start;
         loop {
-            let train = trains.get(next_train).map(|timed| start + timed.at);
+            let train = trains.as_ref().and_then(TrainScheduler::next_event);
+            let train = train.filter(|due| *due < end);
             let [up, down] = &saturators;
             let due = [up, down].map(|saturator| saturator.as_ref()?.next_event());
             let next = due.into_iter().chain([train]).flatten().min();
@@ -126,23 +127,22 @@ impl VirtualNetwork {
                     latest = run.network.now();
                     let number = run.record_arrival(at, label as usize);
                     if at == End::Server
-                        && let Some(answered) = answered.get_mut(number as usize)
-                        && !std::mem::replace(answered, true)
+                        && let Some(train) = unanswered.get_mut(number as usize)
+                        && let Some(train) = train.take()
                     {
-                        let packets = trains[number as usize].train.packets(Way::Downlink);
-                        run.send(Way::Downlink, number, packets);
+                        run.send(Way::Downlink, number, train.packets(Way::Downlink));
                     }
                 }
                 Some(_) => {}
                 None if next.is_none() => return run.records.into(),
                 None => {
                     latest = run.network.now();
-                    if let Some(at) = train
-                        && at <= latest
+                    if train.is_some()
+                        && let Some((number, train)) =
+                            trains.as_mut().and_then(|it| it.emit(latest))
                     {
-                        let packets = trains[next_train].train.packets(Way::Uplink);
-                        run.send(Way::Uplink, next_train as u32, packets);
-                        next_train += 1;
+                        run.send(Way::Uplink, number, train.packets(Way::Uplink));
+                        unanswered.push(Some(train));
                     }
                     for (way, saturator) in Way::BOTH.into_iter().zip(&mut saturators) {
                         if let Some(index) = saturator.as_mut().and_then(|it| it.emit(latest)) {

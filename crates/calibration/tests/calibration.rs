@@ -6,9 +6,8 @@ use cellbed_calibration::calibration::{
     Calibration, Calibrator, DirectionCalibration, Experiment, LengthProfile, Purpose, add_regular,
     fit, regular,
 };
-use cellbed_calibration::plan::{PacketRecord, TimedTrain, Train, TrainPlan, Way, Workload};
+use cellbed_calibration::plan::{PacketRecord, Train, TrainPlan, Way, Workload};
 use cellbed_calibration::virtual_network::VirtualNetwork;
-use cellbed_calibration::workload::TrainScheduler;
 use cellbed_link::*;
 
 fn ms(millis: u64) -> Duration {
@@ -270,22 +269,10 @@ fn trains_behind_varying_links_are_light_and_lose_nothing() {
             &calibration,
             1.0,
         );
-        let mut scheduler = TrainScheduler::new(plan, Time::ZERO);
-        let mut trains = Vec::new();
-        while let Some(due) = scheduler
-            .next_event()
-            .filter(|due| *due < Time::from_millis(60_000))
-        {
-            let (_, train) = scheduler.emit(due).unwrap();
-            trains.push(TimedTrain {
-                at: due - Time::ZERO,
-                train,
-            });
-        }
         let experiment = Experiment {
             purpose: Purpose::RoundTrips,
-            workload: Workload::Timed(trains),
-            span: None,
+            workload: Workload::Trains(plan),
+            span: Some(Duration::from_secs(60)),
             quiet: Duration::from_secs(3),
         };
         let (up, down) = VirtualNetwork::new(uplink, downlink).run(&experiment);

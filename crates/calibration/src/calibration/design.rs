@@ -7,16 +7,16 @@ use cellbed_link::Duration;
 use cellbed_link::random::Random;
 
 use super::{PACKET_BITS, PACKET_BYTES};
-use crate::plan::{Both, Saturation, TimedTrain, Train, Way, Workload};
+use crate::plan::{Both, Saturation, Train, TrainPlan, Way, Workload};
 
 /// One experiment of a calibration: the packets to send, and the time to listen afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Purpose of the experiment.
     pub purpose: Purpose,
-    /// Trains, each at its time, or saturation with packets of [`PACKET_BYTES`].
+    /// Trains, or saturation with packets of [`PACKET_BYTES`].
     pub workload: Workload,
-    /// Duration of a saturation; `None` for trains.
+    /// Duration; `None` until all trains are sent.
     pub span: Option<Duration>,
     /// Time without arrivals after the last packet that ends the experiment.
     pub quiet: Duration,
@@ -253,18 +253,22 @@ fn train(way: Way, packets: (u16, u16)) -> Train {
 
 /// Trains, each with the following gap.
 fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) -> Experiment {
-    let mut at = Duration::ZERO;
-    let trains = trains
+    let rotation: Vec<Train> = trains
         .into_iter()
-        .map(|(train, gap)| {
-            let timed = TimedTrain { at, train };
-            at += gap;
-            timed
+        .map(|(train, gap)| Train {
+            gap_ns: Some(gap.as_nanos()),
+            ..train
         })
         .collect();
     Experiment {
         purpose,
-        workload: Workload::Timed(trains),
+        workload: Workload::Trains(TrainPlan {
+            count: Some(rotation.len() as u32),
+            rotation,
+            gap_ns: 0,
+            jitter: 0.0,
+            seed: 0,
+        }),
         span: None,
         quiet: QUIET,
     }
@@ -307,16 +311,15 @@ mod tests {
     #[test]
     fn every_length_comes_in_every_round_at_another_place() {
         let (all, random) = (lengths(30e6, 1000), &mut Random::new(Seed(1)));
-        let Workload::Timed(trains) = trains(Way::Downlink, &all, 30e6, random).workload else {
+        let Workload::Trains(plan) = trains(Way::Downlink, &all, 30e6, random).workload else {
             panic!("these are trains");
         };
-        let lengths: Vec<u16> = trains.iter().map(|timed| timed.train.down).collect();
+        let lengths: Vec<u16> = plan.rotation.iter().map(|train| train.down).collect();
         let count = |wanted| lengths.iter().filter(|length| **length == wanted).count();
         assert_eq!(
             all.iter().map(|&length| count(length)).collect::<Vec<_>>(),
             [12, 12, 12, 8, 8, 8, 4]
         );
-        assert!(trains.is_sorted_by_key(|timed| timed.at));
         let rounds: Vec<&[u16]> = lengths.chunks(lengths.len() / 4).collect();
         assert!(rounds.windows(2).all(|pair| pair[0] != pair[1]));
     }

@@ -32,7 +32,7 @@ pub use result::{
     Calibration, DirectionCalibration, GapProfile, LengthProfile, PredictionError, RoundTrips,
 };
 
-use crate::plan::{Both, PacketRecord, TimedTrain, Way, Workload};
+use crate::plan::{Both, PacketRecord, Train, Way, Workload};
 use crate::{Error, Result};
 use filling::Filling;
 use trains::Arrivals;
@@ -110,7 +110,7 @@ pub struct Calibrator {
     gaps: Vec<Duration>,
     limits: Limits,
     /// Trains and records of all experiments with the current purpose.
-    trains: Vec<TimedTrain>,
+    trains: Vec<Train>,
     records: Both<Vec<PacketRecord>>,
     found: Calibration,
     /// Numbers of single packets sent and lost.
@@ -292,8 +292,8 @@ impl Calibrator {
         }
         // Experiments with one purpose count as one.
         let number = self.trains.len() as u32;
-        if let Workload::Timed(trains) = &experiment.workload {
-            self.trains.extend(trains);
+        if let Workload::Trains(plan) = &experiment.workload {
+            self.trains.extend(&plan.rotation);
         }
         for way in Way::BOTH {
             let renumbered = records.of(way).iter().map(|record| PacketRecord {

@@ -7,7 +7,7 @@ use super::design::{Purpose, SHORT, SHORTEST, SIZE_ROUND, SIZES};
 use super::rate::{self, Estimate, interpolate, quantile};
 use super::result::{GapProfile, LengthProfile, PredictionError};
 use super::{PACKET_BITS, PRECISION_NS, nothing};
-use crate::plan::{Both, PacketRecord, TimedTrain, Way};
+use crate::plan::{Both, PacketRecord, Train, Way};
 use crate::{Error, Result};
 
 /// Maximum relative deviation of r_last from r_last after the longest gap (§4.4).
@@ -18,12 +18,12 @@ const TOLERANCE: f64 = 0.2;
 pub(super) struct Arrivals(Vec<Option<Vec<Option<i64>>>>);
 
 impl Arrivals {
-    pub fn new(way: Way, trains: &[TimedTrain], records: &[PacketRecord]) -> Self {
+    pub fn new(way: Way, trains: &[Train], records: &[PacketRecord]) -> Self {
         let least = rate::least_delay(records).unwrap_or(0);
         let mut sent = vec![None; trains.len()];
         let mut arrivals: Vec<Vec<Option<i64>>> = trains
             .iter()
-            .map(|timed| vec![None; timed.train.packets(way).0.into()])
+            .map(|train| vec![None; train.packets(way).0.into()])
             .collect();
         for record in records {
             let number = record.train as usize;
@@ -299,10 +299,7 @@ fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
 
 /// Round-trip times of trains, ns: from sending the first packet to the arrival of the answer's first packet. Without
 /// trains that lost either packet; an error if there are too few others.
-pub(super) fn round_trips(
-    trains: &[TimedTrain],
-    records: &Both<Vec<PacketRecord>>,
-) -> Result<Vec<f64>> {
+pub(super) fn round_trips(trains: &[Train], records: &Both<Vec<PacketRecord>>) -> Result<Vec<f64>> {
     let mut sent = vec![None; trains.len()];
     for record in records.uplink.iter().filter(|record| record.index == 0) {
         if let Some(place) = sent.get_mut(record.train as usize) {
@@ -345,7 +342,7 @@ type Offsets = (Vec<(u16, i64)>, Vec<u64>);
 /// Information", Annals of Mathematical Statistics, 1955).
 pub(super) fn size_offsets(
     way: Way,
-    trains: &[TimedTrain],
+    trains: &[Train],
     records: &[PacketRecord],
 ) -> Result<Offsets> {
     let mut delays = vec![None; trains.len()];
@@ -360,8 +357,8 @@ pub(super) fn size_offsets(
         let Some(middle) = quantile(&arrived, 0.5) else {
             continue;
         };
-        for (timed, delay) in round.iter().zip(delays) {
-            let (_, size) = timed.train.packets(way);
+        for (train, delay) in round.iter().zip(delays) {
+            let (_, size) = train.packets(way);
             let (sent, samples) = &mut by_size[usize::from(size) / 100 - 1];
             *sent += 1;
             samples.extend(delay.map(|delay| delay - middle));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
 use crate::wire::Arrivals;
-use cellbed_calibration::plan::{Saturation, TimedTrain, Train, Workload};
+use cellbed_calibration::plan::{Saturation, Train, Workload};
 use cellbed_calibration::workload::{
     AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler,
 };
@@ -25,11 +25,6 @@ pub(super) enum Burst {
 /// Emits the uplink of a workload.
 pub(super) enum Traffic {
     Trains(TrainScheduler),
-    Timed {
-        trains: Vec<TimedTrain>,
-        start: Time,
-        next: usize,
-    },
     Fixed(FixedRateSaturator),
     Adaptive {
         saturator: AdaptiveSaturator,
@@ -44,11 +39,6 @@ impl Traffic {
     pub(super) fn new(workload: &Workload, fastest: BitRate, start: Time, end: Time) -> Self {
         match workload {
             Workload::Trains(plan) => Self::Trains(TrainScheduler::new(plan.clone(), start)),
-            Workload::Timed(trains) => Self::Timed {
-                trains: trains.clone(),
-                start,
-                next: 0,
-            },
             Workload::Saturation { ways, bytes } => match ways.uplink {
                 None => Self::Silence,
                 Some(Saturation::Fixed { rate_bps }) => {
@@ -74,11 +64,6 @@ impl Traffic {
     pub(super) fn next_event(&self) -> Option<Time> {
         match self {
             Self::Trains(trains) => trains.next_event(),
-            Self::Timed {
-                trains,
-                start,
-                next,
-            } => trains.get(*next).map(|timed| *start + timed.at),
             Self::Fixed(saturator) => saturator.next_event(),
             Self::Adaptive { saturator, .. } => saturator.next_event(),
             Self::Silence => None,
@@ -107,18 +92,6 @@ impl Traffic {
             Self::Trains(trains) => trains
                 .emit(now)
                 .map(|(number, train)| Burst::Train(number, train)),
-            Self::Timed {
-                trains,
-                start,
-                next,
-            } => {
-                let timed = trains.get(*next)?;
-                if *start + timed.at > now {
-                    return None;
-                }
-                *next += 1;
-                Some(Burst::Train(*next as u32 - 1, timed.train))
-            }
             Self::Fixed(saturator) => saturator.emit(now).map(Burst::Packet),
             Self::Adaptive { saturator, recent } => {
                 let index = saturator.emit(now)?;

@@ -172,11 +172,16 @@ pub(super) fn fitting(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellbed_calibration::plan::Both;
 
     fn plan(arrangement: Arrangement) -> Plan {
+        let workload = Workload::Saturation {
+            ways: Both::default(),
+            bytes: 1400,
+        };
         Plan {
-            light: Some(Workload::Timed(Vec::new())),
-            heavy: Some(Workload::Timed(Vec::new())),
+            light: Some(workload.clone()),
+            heavy: Some(workload),
             downloads: Vec::new(),
             arrangement,
             turns: (Duration::from_secs(20), Duration::from_secs(10)),

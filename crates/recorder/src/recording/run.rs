@@ -115,7 +115,6 @@ impl RunPlan {
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
         let (trains, bytes) = match workload {
             Workload::Trains(plan) => (plan.rotation.clone(), 0),
-            Workload::Timed(trains) => (trains.iter().map(|timed| timed.train).collect(), 0),
             Workload::Saturation { bytes, .. } => (Vec::new(), *bytes),
         };
         Self {

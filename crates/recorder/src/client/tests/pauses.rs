@@ -10,9 +10,8 @@ use crate::client::*;
 use crate::recording::{Collector, Role, RunPlan, RunRecords};
 use crate::server::Limits;
 use cellbed_calibration::calibration::{Experiment, Purpose};
-use cellbed_calibration::plan::{PacketRecord, TimedTrain, Train, TrainPlan, Workload};
+use cellbed_calibration::plan::{PacketRecord, Train, TrainPlan, Workload};
 use cellbed_calibration::virtual_network::VirtualNetwork;
-use cellbed_calibration::workload::TrainScheduler;
 
 /// Minimum idle time after which a single downlink packet finds the device asleep, ns: the device sleeps after 200 ms.
 const ASLEEP: i64 = 210_000_000;
@@ -26,24 +25,15 @@ fn train(down: u16, gap_ms: u64) -> Train {
     }
 }
 
-/// Trains in rotation for `seconds`, each pause varied by half of its length.
-fn timed(rotation: Vec<Train>, seconds: u64) -> Vec<TimedTrain> {
-    let plan = TrainPlan {
+/// Trains in rotation, each pause varied by half of its length.
+fn plan(rotation: Vec<Train>) -> TrainPlan {
+    TrainPlan {
         rotation,
         gap_ns: 0,
         jitter: 0.5,
         count: None,
         seed: 3,
-    };
-    let mut scheduler = TrainScheduler::new(plan, Time::ZERO);
-    let end = Time::ZERO + Duration::from_secs(seconds);
-    let mut timed = Vec::new();
-    while let Some(due) = scheduler.next_event().filter(|due| *due < end) {
-        let (_, train) = scheduler.emit(due).unwrap();
-        let at = due - Time::ZERO;
-        timed.push(TimedTrain { at, train });
     }
-    timed
 }
 
 fn links() -> [Vec<StageConfig>; 2] {
@@ -58,18 +48,18 @@ struct Recorded {
     latest: Duration,
 }
 
-fn recorded(trains: &[TimedTrain]) -> Recorded {
+fn recorded(plan: &TrainPlan, span: Duration) -> Recorded {
     let [uplink, downlink] = links();
     let grain = Duration::from_nanos(1);
     let mut world = VirtualWorld::new(vec![(uplink, downlink)], Limits::default(), grain);
     let mut collector = Collector::new(Time::ZERO);
-    let workload = Workload::Timed(trains.to_vec());
+    let workload = Workload::Trains(plan.clone());
     collector.plan(RunPlan::new(1, Role::Light, &workload));
     world.devices[0].path.run(
         RunRequest {
             number: 1,
             workload,
-            span: None,
+            span: Some(span),
             quiet: QUIET,
         },
         Time::ZERO,
@@ -103,14 +93,14 @@ fn recorded(trains: &[TimedTrain]) -> Recorded {
 }
 
 /// Return records of the same trains and answers, sent at the same times in the same network without other traffic.
-fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
+fn probed(plan: &TrainPlan, span: Duration, began: Time) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
     let [uplink, downlink] = links();
     let mut network = VirtualNetwork::new(uplink, downlink);
     network.pass(began - Time::ZERO);
     network.run(&Experiment {
         purpose: Purpose::RoundTrips,
-        workload: Workload::Timed(trains.to_vec()),
-        span: None,
+        workload: Workload::Trains(plan.clone()),
+        span: Some(span),
         quiet: QUIET,
     })
 }
@@ -124,12 +114,12 @@ struct Singles {
     sleepers: usize,
 }
 
-fn singles(trains: &[TimedTrain], up: &[PacketRecord], down: &[PacketRecord]) -> Singles {
+fn singles(plan: &TrainPlan, up: &[PacketRecord], down: &[PacketRecord]) -> Singles {
     let (mut asleep, mut awake) = (Vec::new(), Vec::new());
     for pair in down.windows(2) {
         let (sent, before) = (pair[1].sent_ns.unwrap(), pair[0].arrived_ns.unwrap());
         let number = pair[1].train as usize;
-        if trains[number].train.down == 1 {
+        if plan.rotation[number % plan.rotation.len()].down == 1 {
             let (requested, answered) = (up[number].sent_ns.unwrap(), pair[1].arrived_ns.unwrap());
             let delay = (answered - requested) as f64 * 1e-6;
             match sent - before {
@@ -149,12 +139,12 @@ fn singles(trains: &[TimedTrain], up: &[PacketRecord], down: &[PacketRecord]) ->
 
 /// Return the singles of a recording, which knows fates after at most `latest`, and singles without a recorder.
 fn compare(rotation: Vec<Train>, seconds: u64, latest: Duration) -> (Singles, Singles) {
-    let trains = timed(rotation, seconds);
-    let recorded = recorded(&trains);
+    let (plan, span) = (plan(rotation), Duration::from_secs(seconds));
+    let recorded = recorded(&plan, span);
     let records = &recorded.records;
-    let seen = singles(&trains, &records.uplink, &records.downlink);
-    let (up, down) = probed(&trains, recorded.began);
-    let real = singles(&trains, &up, &down);
+    let seen = singles(&plan, &records.uplink, &records.downlink);
+    let (up, down) = probed(&plan, span, recorded.began);
+    let real = singles(&plan, &up, &down);
     assert!(real.sleepers >= 60);
     assert!(
         (seen.asleep - real.asleep).abs() < 0.5,
