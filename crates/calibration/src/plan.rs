@@ -140,7 +140,7 @@ pub enum Saturation {
 }
 
 /// Traffic of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
     /// Trains in rotation.
     Trains(TrainPlan),

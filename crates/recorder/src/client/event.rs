@@ -1,9 +1,9 @@
 //! Events of a path, stored in the journal of a recording.
 
-use cellbed_link::Time;
+use cellbed_link::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{Arrival, Offer, Refusal, RunCounts};
+use crate::wire::{Arrival, Echo, Offer, Refusal, RunCounts};
 
 /// Event of a path; events are reported in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,8 @@ pub enum Event {
     Resumed,
     /// The server refuses all clients, or this one.
     Rejected(Refusal),
-    Clock(ClockAnswer),
+    /// An answer with the server's time, and the time of its arrival.
+    Clock(Echo, Time),
     /// An event of a run, by the run's number.
     Run(u32, RunEvent),
 }
@@ -54,16 +55,6 @@ impl RunEvent {
     }
 }
 
-/// An answer with the server's time. Times in ns are of the server's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockAnswer {
-    pub requested: Time,
-    pub received_ns: u64,
-    pub sent_ns: u64,
-    /// Arrival time of the answer.
-    pub at: Time,
-}
-
 /// A packet sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departure {
@@ -98,8 +89,8 @@ pub struct Download {
     pub bytes: u64,
     /// Time of the first SYN.
     pub started: Time,
-    /// Time of the last byte; `None` if never completed.
-    pub ended: Option<Time>,
+    /// Time from the SYN to the last byte; `None` if never completed.
+    pub taken: Option<Duration>,
 }
 
 /// End of a run. The counts are those of the server's last [`Report`](crate::wire::Report).

@@ -150,9 +150,8 @@ impl Path {
                     self.events.push(run.ended());
                 }
             }
-            Incoming::Rejected(reason) => self.events.push(Event::Rejected(reason)),
+            Incoming::Event(event) => self.events.push(event),
             Incoming::Answered(request, result) => self.answered(&request, result, now),
-            Incoming::Clock(answer) => self.events.push(Event::Clock(answer)),
             Incoming::Report(report) => {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);

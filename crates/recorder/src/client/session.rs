@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
 
-use super::event::ClockAnswer;
+use super::event::Event;
 use crate::secure::{Channel, Filler, Handshake, HandshakeKeys, Secret};
 use crate::socket::Outbox;
 use crate::wire::{
@@ -79,11 +79,9 @@ pub(super) enum Incoming {
     Begun(Offer),
     /// The session is lost.
     Lost,
-    /// The server refuses all clients, or this one.
-    Rejected(Refusal),
+    Event(Event),
     /// A request was answered.
     Answered(Request, Result<(), Refusal>),
-    Clock(ClockAnswer),
     /// Arrivals reported by the server.
     Report(Report),
     /// A packet of the server.
@@ -295,12 +293,7 @@ impl Session {
                 } else if !std::mem::replace(&mut self.proved, true) {
                     return Incoming::Begun(self.offer);
                 }
-                Incoming::Clock(ClockAnswer {
-                    requested: Time::from_nanos(echo.client_ns),
-                    received_ns: echo.received_ns,
-                    sent_ns: echo.sent_ns,
-                    at,
-                })
+                Incoming::Event(Event::Clock(echo, at))
             }
             _ => Incoming::Nothing,
         }
@@ -324,7 +317,7 @@ impl Session {
             }
             Link::Greeting(hello, mut handshake) => {
                 if let Some(reason) = self.keys.rejection(&frame, &hello) {
-                    return Some(Incoming::Rejected(reason));
+                    return Some(Incoming::Event(Event::Rejected(reason)));
                 }
                 if let Some(welcome) = handshake.read(&frame) {
                     self.channel = handshake.channel(&welcome);

@@ -232,14 +232,14 @@ impl Loop {
             tell(RunEvent::Began(now()));
             for (bytes, request) in files {
                 let started = now();
-                let ended = request.and_then(|it| fetch(&ways, bytes, it, started, &is_wanted));
+                let taken = request.and_then(|it| fetch(&ways, bytes, it, started, &is_wanted));
                 if !is_wanted() {
                     break;
                 }
                 tell(RunEvent::Downloaded(Download {
                     bytes,
                     started,
-                    ended,
+                    taken,
                 }));
             }
             let end = RunEnd {
@@ -376,14 +376,14 @@ impl Loop {
     }
 }
 
-/// Fetch a file over another connection while it is wanted. Return the time of its last byte, if that comes in time.
+/// Fetch a file over another connection while it is wanted. Return the time until its last byte, if that comes in time.
 fn fetch(
     ways: &Ways,
     bytes: u64,
     mut request: Vec<u8>,
     started: Time,
     is_wanted: &dyn Fn() -> bool,
-) -> Option<Time> {
+) -> Option<Duration> {
     let mut stream = ways.connect().ok()?;
     let (mut input, mut left) = (Vec::new(), bytes);
     while is_wanted() && now() < started + LONGEST_DOWNLOAD {
@@ -402,7 +402,7 @@ fn fetch(
             left = left.saturating_sub(input.len() as u64);
         }
         match (left, flow) {
-            (0, _) => return Some(now()),
+            (0, _) => return Some(now() - started),
             (_, Flow::Ended) => return None,
             _ => {}
         }

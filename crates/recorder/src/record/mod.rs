@@ -244,7 +244,7 @@ impl Recorder {
             }
             for (role, workload, span) in schedule.due(time) {
                 let number = self.take_number();
-                writing.plan(role, RunPlan::new(number, role, &workload))?;
+                writing.plan(RunPlan::new(number, role, &workload))?;
                 schedule.began(role, number);
                 let quiet = match role {
                     Role::Heavy => QUIET_HEAVY,
@@ -260,7 +260,12 @@ impl Recorder {
             }
             if schedule.downloads(time) {
                 let number = self.take_number();
-                writing.plan(Role::Downloads, RunPlan::downloads(number))?;
+                let plan_of_files = RunPlan {
+                    number,
+                    role: Role::Downloads,
+                    workload: None,
+                };
+                writing.plan(plan_of_files)?;
                 schedule.began(Role::Downloads, number);
                 let order = Order::Download(number, plan.downloads.clone());
                 self.paths.send(Role::Downloads, order);

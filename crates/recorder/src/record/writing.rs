@@ -37,8 +37,8 @@ impl Writing {
     }
 
     /// Add a requested run.
-    pub(super) fn plan(&mut self, role: Role, plan: RunPlan) -> Result<()> {
-        self.live.roles.insert(plan.number, role);
+    pub(super) fn plan(&mut self, plan: RunPlan) -> Result<()> {
+        self.live.roles.insert(plan.number, plan.role);
         self.journal.add(&Entry::Run(plan))
     }
 

@@ -18,7 +18,7 @@ use crate::wire::Encode;
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
 
-const MAGIC: &[u8; 16] = b"cellbed journal6";
+const MAGIC: &[u8; 16] = b"cellbed journal7";
 
 /// Number of bytes at which a block is written.
 const BLOCK: usize = 1 << 18;

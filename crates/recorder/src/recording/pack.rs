@@ -16,8 +16,8 @@ use parquet::schema::parser::parse_message_type;
 
 use super::description::{Arrangement, Clocks, Counts, Description, Role, Span};
 use super::journal::{Entry, JournalReader, path_in};
-use super::run::{Collector, DownloadRecord};
-use crate::client::RunEnd;
+use super::run::Collector;
+use crate::client::{Download, RunEnd};
 use crate::error::{Error, Result, Trying};
 use cellbed_calibration::calibration::{describe_turns, doubts};
 use cellbed_calibration::plan::{Both, PacketRecord};
@@ -191,12 +191,16 @@ const PACKETS: &Columns<PacketRecord> = &[
     }),
 ];
 
-const DOWNLOADS: &Columns<DownloadRecord> = &[
+const DOWNLOADS: &Columns<Download> = &[
     ("required int64 bytes (INTEGER(64,false))", |row| {
         Some(row.bytes as i64)
     }),
-    ("required int64 started_ns", |row| Some(row.started_ns)),
-    ("optional int64 taken_ns", |row| row.taken_ns),
+    ("required int64 started_ns", |row| {
+        Some(row.started.as_nanos() as i64)
+    }),
+    ("optional int64 taken_ns", |row| {
+        row.taken.map(|taken| taken.as_nanos() as i64)
+    }),
 ];
 
 /// Rows per group, the unit that readers load into memory.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cellbed_link::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Event, RunEnd, RunEvent};
+use crate::client::{Download, Event, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
 use cellbed_calibration::plan::{Both, PacketRecord, Train, Workload};
 
@@ -47,10 +47,11 @@ impl Collector {
     /// Add an event. Events of unknown runs are ignored.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Clock(answer) => {
-                let [requested, at] = [answer.requested, answer.at].map(|at| since(self.zero, at));
-                self.past.uplink(requested, answer.received_ns as i64);
-                self.past.downlink(answer.sent_ns as i64, at);
+            Event::Clock(echo, at) => {
+                let requested = Time::from_nanos(echo.client_ns);
+                let [requested, at] = [requested, *at].map(|at| since(self.zero, at));
+                self.past.uplink(requested, echo.received_ns as i64);
+                self.past.downlink(echo.sent_ns as i64, at);
             }
             Event::Run(run, event) => {
                 if let Some(at) = event.at() {
@@ -91,44 +92,26 @@ impl Collector {
 pub struct RunPlan {
     pub number: u32,
     pub role: Role,
-    /// Trains of the run; none in a saturation.
-    pub trains: Vec<Train>,
-    /// IP length of the packets of a saturation, bytes.
-    pub bytes: u16,
-    /// Minimum queueing delay intended for an adaptive saturation, ns.
-    pub least_waits_ns: Both<Option<u64>>,
+    /// The workload; none of downloads.
+    pub workload: Option<Workload>,
 }
 
 impl RunPlan {
-    /// The plan of downloads.
-    pub fn downloads(number: u32) -> Self {
-        Self {
-            number,
-            role: Role::Downloads,
-            trains: Vec::new(),
-            bytes: 0,
-            least_waits_ns: Both::default(),
-        }
-    }
-
-    /// The plan of a workload. The first train follows the last one.
+    /// The plan of a workload.
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
-        let (trains, bytes) = match workload {
-            Workload::Trains(plan) => (plan.rotation.clone(), 0),
-            Workload::Saturation { bytes, .. } => (Vec::new(), *bytes),
-        };
         Self {
             number,
             role,
-            trains,
-            bytes,
-            least_waits_ns: workload.least_waits_ns(),
+            workload: Some(workload.clone()),
         }
     }
 
-    fn train(&self, number: u32) -> Option<&Train> {
-        let position = (number as usize).checked_rem(self.trains.len())?;
-        self.trains.get(position)
+    /// Return the trains in rotation; none of a saturation.
+    fn trains(&self) -> &[Train] {
+        match &self.workload {
+            Some(Workload::Trains(plan)) => &plan.rotation,
+            _ => &[],
+        }
     }
 }
 
@@ -143,7 +126,7 @@ struct Run {
     starts: Vec<usize>,
     /// Packets of the server, by train; train 0 is a saturation.
     downlink: BTreeMap<u32, Vec<PacketRecord>>,
-    downloads: Vec<DownloadRecord>,
+    downloads: Vec<Download>,
     end: Option<RunEnd>,
     /// Time of the end; 0 before.
     ended: i64,
@@ -159,17 +142,6 @@ const UNKNOWN: PacketRecord = PacketRecord {
     copies: 0,
 };
 
-/// A download by TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DownloadRecord {
-    /// Size of the file.
-    pub bytes: u64,
-    /// Time of the first SYN.
-    pub started_ns: i64,
-    /// Time from the SYN to the last byte; `None` if never completed.
-    pub taken_ns: Option<i64>,
-}
-
 /// Records of a run's packets.
 pub struct RunRecords {
     pub role: Role,
@@ -177,7 +149,8 @@ pub struct RunRecords {
     pub rotation: u32,
     pub uplink: Vec<PacketRecord>,
     pub downlink: Vec<PacketRecord>,
-    pub downloads: Vec<DownloadRecord>,
+    /// Their times count from time zero.
+    pub downloads: Vec<Download>,
     /// Times of activity; for an adaptive saturation without the start-up, which had no queue yet.
     pub spans: Vec<(i64, i64)>,
     /// True if packets of an adaptive saturation never reached the intended queueing delay. Then the spans include the
@@ -216,7 +189,8 @@ impl Run {
             packet.arrived_ns = packet.arrived_ns.and_then(to_client);
             packet.copies = packet.arrived_ns.map_or(0, |_| packet.copies);
         }
-        let waits = self.plan.least_waits_ns;
+        let workload = self.plan.workload.as_ref();
+        let waits = workload.map_or(Both::default(), Workload::least_waits_ns);
         let ways = [(&uplink[..], waits.uplink), (&downlink[..], waits.downlink)];
         let (mut spans, mut unsettled) = (self.spans(began, ended), false);
         for span in &mut spans {
@@ -227,7 +201,7 @@ impl Run {
         }
         Some(RunRecords {
             role: self.plan.role,
-            rotation: self.plan.trains.len().max(1) as u32,
+            rotation: self.plan.trains().len().max(1) as u32,
             uplink,
             downlink,
             downloads: self.downloads,
@@ -268,10 +242,9 @@ impl Run {
             RunEvent::Paused { from, until } => {
                 self.paused.push((since(zero, *from), since(zero, *until)));
             }
-            RunEvent::Downloaded(download) => self.downloads.push(DownloadRecord {
-                bytes: download.bytes,
-                started_ns: since(zero, download.started),
-                taken_ns: download.ended.map(|ended| since(download.started, ended)),
+            RunEvent::Downloaded(download) => self.downloads.push(Download {
+                started: Time::ZERO + (download.started - zero),
+                ..*download
             }),
             RunEvent::Ended(end) => {
                 (self.end, self.ended) = (Some(*end), since(zero, end.at));
@@ -337,20 +310,18 @@ impl Run {
                 ..*packet
             }
         };
-        if self.plan.trains.is_empty() {
+        if let Some(Workload::Saturation { bytes, .. }) = self.plan.workload {
             let received = self.downlink.get(&0).map_or(0, Vec::len);
             let sent = self.end.map_or(0, |end| end.counts.saturation_sent) as usize;
             let end = cut.saturating_add(UNDERWAY);
             return (0..received.max(sent))
-                .map(|index| record(0, index, self.plan.bytes))
+                .map(|index| record(0, index, bytes))
                 .take_while(|packet| packet.arrived_ns.is_none_or(|at| at <= end))
                 .collect();
         }
         let mut records = Vec::new();
-        for (number, start) in (0u32..).zip(&self.starts) {
-            let Some(plan) = self.plan.train(number) else {
-                break;
-            };
+        let rotation = self.plan.trains().iter().cycle();
+        for ((number, start), plan) in (0u32..).zip(&self.starts).zip(rotation) {
             let packets = self.uplink[*start..].iter().take(usize::from(plan.up));
             let mut packets = packets.take_while(|packet| packet.train == number);
             if self.uplink[*start].sent_ns > Some(cut) {

@@ -8,7 +8,7 @@ use super::description::Counts;
 use super::*;
 use crate::client::{Departure, Event, Reception, RunEnd, RunEvent};
 use crate::wire::{Arrival, RunCounts};
-use cellbed_calibration::plan::{Both, Train};
+use cellbed_calibration::plan::{Train, TrainPlan, Workload};
 
 const ZERO: u64 = 5_000_000_000;
 /// Offset of the server's clock, ns.
@@ -33,13 +33,14 @@ fn head() -> Head {
 }
 
 fn plan(number: u32) -> Entry {
-    Entry::Run(RunPlan {
-        number,
-        role: Role::Light,
-        trains: vec![Train::new((3, 1400), (2, 1400))],
-        bytes: 0,
-        least_waits_ns: Both::default(),
-    })
+    let workload = Workload::Trains(TrainPlan {
+        rotation: vec![Train::new((3, 1400), (2, 1400))],
+        gap_ns: 50_000_000,
+        jitter: 0.0,
+        count: None,
+        seed: 0,
+    });
+    Entry::Run(RunPlan::new(number, Role::Light, &workload))
 }
 
 fn in_run(event: RunEvent) -> Entry {
