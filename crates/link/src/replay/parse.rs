@@ -1,5 +1,6 @@
 //! The parsers of the files of the CellReplay tool, one line at a time.
 
+use std::fmt::Display;
 use std::io::Read;
 
 use super::{Compensation, Shift};
@@ -26,34 +27,24 @@ impl LightRows {
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut rows: Vec<LightRow> = Vec::new();
         each_line(reader, LONGEST_LINE, |number, line| {
-            let wrong = |reason: String| TraceError::at(number, reason);
             let mut fields = fields(line);
             let Some(first) = fields.next() else {
                 return Ok(());
             };
-            let span = |text: &[u8], what: &str| match nanos(text) {
-                Some(nanos) => Ok(Duration::from_nanos(nanos)),
-                None => Err(wrong(format!(
-                    "`{}` is not a {what}; write a number of ms with up to 6 decimals, from 0 on",
-                    excerpt(text)
-                ))),
+            let span = |text: &[u8], what: &str| {
+                let hint = "write a number of ms with up to 6 decimals, from 0 on";
+                let problem = format_args!("is not a {what}; {hint}");
+                expect(nanos(text).map(Duration::from_nanos), number, text, problem)
             };
             let time = span(first, "time")?;
-            let Some(delay) = fields.next() else {
-                return Err(wrong(format!(
-                    "`{}` lacks the base delay; a row is TIME BASE_DELAY PDO PDO …, all in ms",
-                    excerpt(line)
-                )));
-            };
+            let problem = "lacks the base delay; a row is TIME BASE_DELAY PDO PDO …, all in ms";
+            let delay = expect(fields.next(), number, line, problem)?;
             let base_delay = span(delay, "base delay")?;
             let opportunities = fields.map(|field| span(field, "delivery opportunity"));
             let opportunities = opportunities.collect::<Result<_, _>>()?;
-            if rows.last().is_some_and(|last| time < last.time) {
-                return Err(wrong(format!(
-                    "`{}` comes before the row above it; the times of rows never decrease",
-                    excerpt(first)
-                )));
-            }
+            let in_order = rows.last().is_none_or(|last| last.time <= time);
+            let problem = "comes before the row above it; the times of rows never decrease";
+            expect(in_order.then_some(()), number, first, problem)?;
             rows.push(LightRow {
                 time,
                 base_delay,
@@ -71,34 +62,24 @@ impl Compensation {
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut points: Vec<(Bytes, Shift)> = Vec::new();
         each_line(reader, LONGEST_LINE, |number, line| {
-            let wrong = |reason: String| TraceError::at(number, reason);
             let mut fields = fields(line);
             let Some(first) = fields.next() else {
                 return Ok(());
             };
-            let (Some(second), None) = (fields.next(), fields.next()) else {
-                return Err(wrong(format!(
-                    "`{}` is malformed; a line is SIZE OFFSET, in bytes and in ms",
-                    excerpt(line)
-                )));
-            };
-            let Some(size) = size(first) else {
-                return Err(wrong(format!(
-                    "`{}` is not a packet size; write a whole number of bytes from 1 to 65535",
-                    excerpt(first)
-                )));
-            };
-            let Some(shift) = shift(second) else {
-                return Err(wrong(format!(
-                    "`{}` is not a latency offset; write a number of ms with up to 6 decimals, such as -6.8",
-                    excerpt(second)
-                )));
-            };
+            let second = fields.next().xor(fields.next());
+            let problem = "is malformed; a line is SIZE OFFSET, in bytes and in ms";
+            let second = expect(second, number, line, problem)?;
+            let problem = "is not a packet size; write a whole number of bytes from 1 to 65535";
+            let size = expect(size(first), number, first, problem)?;
+            let problem =
+                "is not a latency offset; write a number of ms with up to 6 decimals, such as -6.8";
+            let shift = expect(shift(second), number, second, problem)?;
             if points.last().is_some_and(|&(last, _)| size <= last) {
-                return Err(wrong(format!(
+                let problem = format!(
                     "{} bytes do not exceed the size above; sizes increase",
                     size.0
-                )));
+                );
+                return Err(TraceError::at(number, problem));
             }
             points.push((size, shift));
             Ok(())
@@ -108,6 +89,16 @@ impl Compensation {
             _ => Err(empty("100 -6.8")),
         }
     }
+}
+
+/// Return a value, or an error that quotes `text` of a line and states its problem.
+fn expect<T>(
+    value: Option<T>,
+    line: usize,
+    text: &[u8],
+    problem: impl Display,
+) -> Result<T, TraceError> {
+    value.ok_or_else(|| TraceError::at(line, format!("`{}` {problem}", excerpt(text))))
 }
 
 fn empty(example: &str) -> TraceError {

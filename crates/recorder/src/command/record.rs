@@ -40,10 +40,8 @@ const ADAPTIVE: Saturation = Saturation::Adaptive {
 pub fn record(arguments: &Record) -> Result<()> {
     check(arguments)?;
     let started = rfc3339(wall_clock());
-    let folder = arguments
-        .output
-        .clone()
-        .unwrap_or_else(|| named_by_time(&started));
+    let named_by_time = || format!("recording-{:.19}", started.replace(':', "-")).into();
+    let folder: PathBuf = arguments.output.clone().unwrap_or_else(named_by_time);
     check_free(&folder)?; // fail early: calibration takes minutes
     let reach = &arguments.reach;
     let heavy = arguments.heavy_interface.as_ref();
@@ -204,15 +202,6 @@ fn whole(value: Value) -> Value {
         }
         other => other,
     }
-}
-
-fn named_by_time(started: &str) -> PathBuf {
-    let digits: String = started
-        .chars()
-        .take(19)
-        .map(|c| if c == ':' { '-' } else { c })
-        .collect();
-    format!("recording-{digits}").into()
 }
 
 /// Return the trains of the light workload, before they are fitted to the network.
