@@ -246,6 +246,10 @@ class Path:
         uplink: bool,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64]: ...
+    def record(self, plan: str, span_ns: int) -> tuple[list[Int64], list[Int64]]:
+        """Send trains over a copy of the path; the packets of both directions in order of trains, as columns train,
+        index, bytes, sent_ns, arrived_ns (-1: lost) and copies. plan: JSON."""
+
     def downloads(
         self,
         at_ns: int,

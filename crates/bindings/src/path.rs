@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cellbed_calibration::calibration::{Experiment, Purpose};
+use cellbed_calibration::plan::{PacketRecord, Workload};
+use cellbed_calibration::virtual_network::VirtualNetwork;
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::{Control, Tcp};
 use cellbed_virtual::{Download, Downloads, End, Network, Trains};
@@ -20,6 +23,9 @@ type Column<'py> = Bound<'py, PyArray1<i64>>;
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
 
 const NOTHING: i64 = -1;
+
+/// Time after the last packet in which others may still arrive.
+const QUIET: Duration = Duration::from_secs(600);
 
 /// Two hosts and the path between them.
 #[pyclass(frozen, module = "cellbed._core")]
@@ -110,6 +116,41 @@ impl Path {
             completions.into_pyarray(py),
             arrivals.into_pyarray(py),
         ))
+    }
+
+    /// Send the trains of a plan over a copy of the path. Return the packets of the uplink and of the downlink in order
+    /// of trains, each as columns train, index, bytes, sent_ns, arrived_ns and copies.
+    fn record<'py>(
+        &self,
+        py: Python<'py>,
+        plan: &str,
+        span_ns: u64,
+    ) -> PyResult<[Vec<Column<'py>>; 2]> {
+        let experiment = Experiment {
+            purpose: Purpose::RoundTrips,
+            workload: Workload::Trains(from_json("the plan", plan)?),
+            span: Some(Duration::from_nanos(span_ns)),
+            quiet: QUIET,
+        };
+        let (up, down) = py.detach(|| {
+            let network = self.network().clone();
+            VirtualNetwork::of(network).run(&experiment)
+        });
+        Ok([up, down].map(|mut packets| {
+            packets.sort_by_key(|packet| (packet.train, packet.index));
+            let column = |of: fn(&PacketRecord) -> i64| {
+                let values: Vec<i64> = packets.iter().map(of).collect();
+                values.into_pyarray(py)
+            };
+            vec![
+                column(|it| it.train.into()),
+                column(|it| it.index.into()),
+                column(|it| it.bytes.into()),
+                column(|it| it.sent_ns.unwrap_or(NOTHING)),
+                column(|it| it.arrived_ns.unwrap_or(NOTHING)),
+                column(|it| it.copies.into()),
+            ]
+        }))
     }
 
     #[allow(clippy::too_many_arguments)] // Python's keywords

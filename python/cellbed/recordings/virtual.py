@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -101,14 +100,13 @@ def record_virtually(
     Raises:
         ValueError: A link refuses its packets, or has changes under an adaptive saturation.
     """
-    up_trains = _bursts(plan, *_train_starts(plan, duration_ns), "up")
+    path = _path(light)
+    sent_trains = path.record(plan.model_dump_json(exclude_none=True), duration_ns)
     up_heavy, down_heavy = (
         _Filled(how, link, packet_bytes, duration_ns) for how, link in zip(saturation, heavy, strict=True)
     )
-    up = _through(light[0], up_trains)
-    down_trains = _answers(plan, up_trains, up)
-    down = _through(light[1], down_trains, up_trains.at if _is_coupled(light[1]) else ())
-    passed = ((up_trains, up), (down_trains, down), *((each.sent, each.fate) for each in (up_heavy, down_heavy)))
+    passed = [(_Sent(train + 1, index, size, at), _Fate(*fate)) for train, index, size, at, *fate in sent_trains]
+    passed += ((each.sent, each.fate) for each in (up_heavy, down_heavy))
     spans = [Span(workload="light", start_ns=0, end_ns=duration_ns)]
     if any(saturation):
         full = max(filled.full_ns() for filled in (up_heavy, down_heavy))
@@ -138,7 +136,7 @@ def record_virtually(
     # At random times: regular ones could meet the same phase of a network's cycles.
     starts = (np.arange(len(downloads)) + np.random.default_rng(plan.seed).random(len(downloads))) / len(downloads)
     asked = pl.DataFrame({"bytes": downloads, "started_ns": (starts * duration_ns).astype(np.int64)})
-    return replace(recording, downloads=_download(light, asked))
+    return replace(recording, downloads=_download(path, asked))
 
 
 def send_again(recording: Recording, links: Pair) -> Recording:
@@ -172,15 +170,18 @@ def send_again(recording: Recording, links: Pair) -> Recording:
         recording,
         light_uplink=_table(up_sent, up),
         light_downlink=_table(down_sent, _through(links[1], down_sent)),
-        downloads=None if asked is None else _download(links, asked),
+        downloads=None if asked is None else _download(_path(links), asked),
     )
 
 
-def _download(links: Pair, asked: pl.DataFrame) -> pl.DataFrame:
-    """Return downloads by TCP, each over links that a packet has used 0.2 to 1 s before, as after the trains of a
-    recorder. asked: columns bytes and started_ns."""
+def _path(links: Pair) -> _core.Path:
     up, down = ((json.dumps(link.stages), [(at, i, json.dumps(to)) for at, i, to in link.changes]) for link in links)
-    path = _core.Path(up, down, 0)
+    return _core.Path(up, down, 0)
+
+
+def _download(path: _core.Path, asked: pl.DataFrame) -> pl.DataFrame:
+    """Return downloads by TCP, each over a path that a packet has used 0.2 to 1 s before, as after the trains of a
+    recorder. asked: columns bytes and started_ns."""
     taken = []
     for size, at in asked.select("bytes", "started_ns").iter_rows():
         own, pause = path.copy(), SECOND // 5 + at % (SECOND * 4 // 5)
@@ -190,42 +191,6 @@ def _download(links: Pair, asked: pl.DataFrame) -> pl.DataFrame:
         )
         taken.append(int(end - start) if end >= 0 else None)
     return asked.with_columns(taken_ns=pl.Series(taken, dtype=pl.Int64)).cast(dict(DOWNLOADS))  # type: ignore[arg-type]
-
-
-def _train_starts(plan: TrainPlan, duration_ns: int) -> tuple[Int64, Int64]:
-    """Return the number (from 1) and the sending time of each train."""
-    random = np.random.default_rng(plan.seed)
-    nominal = np.array([train.gap_ns or plan.gap_ns for train in plan.rotation], np.int64)
-    most = int(duration_ns / (nominal.min() * (1 - plan.jitter))) + 1
-    gaps = nominal[np.arange(most) % len(nominal)] * (1 + plan.jitter * random.uniform(-1, 1, most))
-    starts = np.concatenate([[0], np.cumsum(np.maximum(1, np.rint(gaps)))]).astype(np.int64)
-    starts = starts[starts < duration_ns][: plan.count]
-    return np.arange(1, len(starts) + 1), starts
-
-
-def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
-    """Return the answers to the trains with at least one arrived packet."""
-    there = fate.arrived >= 0
-    if not there.any():
-        return _bursts(plan, np.empty(0, np.int64), np.empty(0, np.int64), "down")
-    numbers, where = np.unique(trains.train[there], return_inverse=True)
-    first = np.full(len(numbers), np.iinfo(np.int64).max)
-    np.minimum.at(first, where, fate.arrived[there])
-    return _bursts(plan, numbers, first, "down")
-
-
-def _bursts(plan: TrainPlan, numbers: Int64, starts: Int64, way: Literal["up", "down"]) -> _Sent:
-    """Return the packets of numbered trains (from 1); the packets of a train have one sending time."""
-    turn = (numbers - 1) % len(plan.rotation)
-    lengths = np.array([getattr(train, way) for train in plan.rotation], np.int64)[turn]
-    sizes = np.array([getattr(train, f"{way}_bytes") for train in plan.rotation], np.int64)[turn]
-    first = np.cumsum(lengths) - lengths
-    return _Sent(
-        train=np.repeat(numbers, lengths),
-        index=np.arange(int(lengths.sum())) - np.repeat(first, lengths),
-        size=np.repeat(sizes, lengths),
-        at=np.repeat(starts, lengths),
-    )
 
 
 class _Filled:
@@ -265,17 +230,13 @@ def _evenly(how: Fixed | None, duration_ns: int, packet_bytes: int) -> Int64:
     return at
 
 
-def _is_coupled(link: Link) -> bool:
-    return any(stage.get("coupled", False) for stage in link.stages)
-
-
-def _through(link: Link, sent: _Sent, awake: npt.ArrayLike = ()) -> _Fate:
-    """Return the outcomes of packets on a link. awake: see :meth:`cellbed.Link.run`."""
+def _through(link: Link, sent: _Sent) -> _Fate:
+    """Return the outcomes of packets on a link."""
     order = np.argsort(sent.at, kind="stable")
     fate = _Fate(np.full(len(sent), -1), np.zeros(len(sent), np.int64))
     if not len(sent):
         return fate
-    out = link.run(sent.at[order], sent.size[order], awake=awake)
+    out = link.run(sent.at[order], sent.size[order])
     # A corrupted packet fails its checksum and counts as lost.
     intact = out.delivered & (out.corrupt_bit < 0)
     packet, departed = out.packet[intact].astype(np.int64), out.departed[intact]
