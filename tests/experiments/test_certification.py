@@ -47,6 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shown = cellbed("recordings", "check", write_recording(record(), made / "walk"), status=0).stdout
     assert re.search(r"round trip, median +\+0\.0 % ", shown)
     assert "replayed by saturation unless another method is named" in shown
+    assert "endpoints that share its uplink: equal shares assumed: " in shown
     return made
 
 

@@ -27,8 +27,8 @@ from cellbed.recordings.derived import METHODS, Method, fingerprint, write_repla
 from cellbed.recordings.description import Span
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, read_recording
-from cellbed.recordings.sharing import alone
 from cellbed.recordings.series import Stretch, round_trips, visible_stretches
+from cellbed.recordings.sharing import alone, learn
 from cellbed.recordings.virtual import send_again
 from cellbed.scenario.recorded import calibration_idle, calibration_queue, load_replay
 from cellbed.support.errors import CellbedError
@@ -193,7 +193,8 @@ def certify(recording: Recording, files: str, progress: Callable[[float], None] 
     rule = (
         f"blocks of {BLOCK_NS // 10**9} s from {-blocks.phase} ns, each {PARTS}th held back, from part {blocks.shift}"
     )
-    return Certificate(tool=f"cellbed {cellbed.__version__}", files=files, rule=rule, methods=found)
+    shares = {way: str(learn(recording, way)) for way in WAYS}
+    return Certificate(tool=f"cellbed {cellbed.__version__}", files=files, rule=rule, methods=found, shares=shares)
 
 
 def _hold_back(recording: Recording, blocks: _Blocks, part: int) -> Recording:

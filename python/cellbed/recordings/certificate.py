@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from cellbed.recordings.derived import Method, fingerprint
 from cellbed.recordings.description import Part
+from cellbed.support.ways import Way
 from cellbed.support.whole_files import write_whole
 from cellbed_node import inputs
 
@@ -62,7 +63,11 @@ class Checked(Part):
 
 
 class Certificate(Part):
-    """The content of the file. files: hash of the recording's files. rule: how parts were held back."""
+    """The content of the file.
+
+    files: hash of the recording's files. rule: how parts were held back. shares: where the shares of several endpoints
+    come from, for each direction.
+    """
 
     format: Literal["cellbed-certificate"] = "cellbed-certificate"
     version: Literal[1] = 1
@@ -70,6 +75,7 @@ class Certificate(Part):
     files: Text
     rule: Text
     methods: dict[Method, Checked]
+    shares: dict[Way, Text] = Field(default_factory=dict)
 
     @property
     def errors(self) -> dict[Method, float]:
@@ -95,11 +101,13 @@ class Certificate(Part):
         ]
 
     def sentences(self) -> list[str]:
-        """Return the result in sentences: best method, warnings about it, methods that cannot replay the recording."""
-        impossible = [f"{name}: not checked: {each.reason}" for name, each in self.methods.items() if each.reason]
+        """Return the result in sentences: best method, warnings about it, methods that cannot replay the recording,
+        shares of several endpoints."""
+        found = [f"{name}: not checked: {each.reason}" for name, each in self.methods.items() if each.reason]
         if (best := self.best) is None:
-            return impossible
-        return [f"replayed by {best} unless another method is named", *self.warnings(best), *impossible]
+            return found
+        found += [f"endpoints that share its {way}: {shares}" for way, shares in self.shares.items()]
+        return [f"replayed by {best} unless another method is named", *self.warnings(best), *found]
 
     def warnings(self, method: Method) -> list[str]:
         """Return a sentence if the error of a method is above :data:`LIMIT`."""
