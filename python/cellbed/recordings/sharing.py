@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 _FEWEST = 12
 """Minimum number of bursts."""
-_SURE = 2.0
+_SURE = 3.0
 """Minimum distance from zero, in standard errors."""
 _LEAST = 0.1
 """Minimum of the saturation's packets that a competing packet displaces."""
@@ -75,39 +75,49 @@ def read_sharing(folder: Path, way: Way) -> Sharing:
 
 
 def learn(recording: Recording, way: Way) -> Sharing:
-    """Return how two devices shared a direction of a recording."""
+    """Return how two devices shared a direction of a recording.
+
+    Both devices are fast and slow at the same times, in the same radio conditions. So packets are counted in times that
+    follow from the sending of bursts alone, and the displaced ones are a ratio of differences (Wald, "The fitting of
+    straight lines if both variables are subject to error", Annals of Mathematical Statistics 11, 1940).
+    """
     packet = recording.description.packet_bytes
     heavy = recording.packets("heavy", way)["arrived_ns"].drop_nulls().sort().to_numpy()
-    light = recording.packets("light", way).filter(pl.col("bytes") == packet)
-    bursts = (
-        light.group_by("train")
-        .agg(begin=pl.col("arrived_ns").min(), end=pl.col("arrived_ns").max(), count=pl.col("arrived_ns").count())
-        .drop_nulls()
-        .filter(pl.col("end") > pl.col("begin"))
-    )
-    begin, end = (bursts[name].to_numpy() for name in ("begin", "end"))
-    if len(heavy):
-        both = (begin > heavy[0]) & (end < heavy[-1])
-        begin, end, bursts = begin[both], end[both], bursts.filter(pl.Series(both))
-    if len(begin) < _FEWEST or not len(heavy):
-        return Sharing(reason=f"{len(begin)} bursts arrived beside the saturation, {_FEWEST} are needed")
-    own = (bursts["count"].to_numpy() - 1).astype(float)
-    span = (end - begin).astype(float)
-    inside = _count(heavy, begin, end)
-    around = np.maximum(_AROUND, 2 * (end - begin))
+    light = recording.packets("light", way).filter(pl.col("bytes") == packet).drop_nulls("sent_ns")
     arrivals = light["arrived_ns"].drop_nulls().sort().to_numpy()
-    # Other bursts have a part of the time around this one.
-    outside, others = (
-        (_count(flow, begin - around, begin) + _count(flow, end, end + around)) * span / (2 * around)
-        for flow in (heavy, arrivals)
+    sent, arrived = pl.col("sent_ns"), pl.col("arrived_ns")
+    trains = light.group_by("train").agg(
+        sent=sent.min(), begin=arrived.min(), end=arrived.max(), got=arrived.count(), length=pl.len()
     )
-    lost, more = outside - inside, own - others
-    total = max(1.0, float(more.sum()))
+    bursts = trains.filter(pl.col("end") > pl.col("begin"))
+    if len(bursts) and len(heavy):
+        least = int((light["arrived_ns"] - light["sent_ns"]).min())  # type: ignore[arg-type]
+        taken = (pl.col("end") - pl.col("sent") - least) / pl.col("got")
+        # From before the burst on, so that the time does not begin with an arrival.
+        span = pl.max_horizontal(3, (3 * taken.median() * pl.col("length")).cast(pl.Int64))
+        bursts = bursts.with_columns(start=pl.col("sent") + least - span // 3, width=span)
+        margin = pl.max_horizontal(_AROUND, 2 * pl.col("width"))
+        bursts = bursts.with_columns(before=pl.col("start") - margin, after=pl.col("start") + pl.col("width") + margin)
+        bursts = bursts.filter(pl.col("before") > heavy[0], pl.col("after") < heavy[-1])
+    if len(bursts) < _FEWEST or not len(heavy):
+        return Sharing(reason=f"{len(bursts)} bursts arrived beside the saturation, {_FEWEST} are needed")
+    start, width, before, after, begin, end = (
+        bursts[name].to_numpy() for name in ("start", "width", "before", "after", "begin", "end")
+    )
+
+    def more(flow: Int64) -> Floats:
+        inside = _count(flow, start, start + width)
+        found: Floats = inside - (_count(flow, before, after) - inside) * width / (after - before - width)
+        return found
+
+    lost, own = -more(heavy), more(arrivals)
+    total = max(1.0, float(own.sum()))
     displaced = float(lost.sum()) / total
-    error = float(np.sqrt(((lost - displaced * more) ** 2).sum())) / total
+    error = float(np.sqrt(((lost - displaced * own) ** 2).sum())) / total
     if displaced < max(_LEAST, _SURE * error):
         return Sharing(reason="bursts took nothing from the saturation, so the two devices did not compete")
-    return Sharing(min(1.0, displaced), _advantage(own, inside, span), len(own))
+    advantage = _advantage(bursts["got"].to_numpy() - 1.0, _count(heavy, begin, end), (end - begin).astype(float))
+    return Sharing(min(1.0, displaced), advantage, len(bursts))
 
 
 def _count(arrivals: Int64, begin: Int64, end: Int64) -> Floats:

@@ -18,8 +18,8 @@ pub use message::{
 };
 pub use report::{Arrival, Arrivals, Report, RunCounts};
 
-/// Protocol version of this code. An authentic first frame of another version is rejected. Its first two bytes and code,
-/// and those of the rejection, are the same in all versions.
+/// Protocol version of this code. An authentic first frame of another version is rejected. Its first two bytes and its
+/// code, and those of the rejection, are the same in all versions.
 pub const VERSION: u8 = 4;
 
 /// Bytes that are no message of this version.
