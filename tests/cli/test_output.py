@@ -22,7 +22,7 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     came: list[str] = []
-    reader = threading.Thread(target=lambda: came.append(pipe.read_text()))
+    reader = threading.Thread(target=lambda: came.append(pipe.read_text()), daemon=True)
     reader.start()
     write_whole(pipe, lambda file: file.write_text("through"))
     reader.join()

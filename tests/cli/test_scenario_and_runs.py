@@ -86,7 +86,8 @@ def test_the_examples_of_runs_do_what_the_page_says(tmp_path: Path, monkeypatch:
     text = PAGE.read_text()
     done: list[tuple[int, int]] = []
     # A run works from any thread.
-    thread = threading.Thread(target=lambda: done.append(examples(text[: text.index("## A link over arrays")])))
+    page = text[: text.index("## A link over arrays")]
+    thread = threading.Thread(target=lambda: done.append(examples(page)), daemon=True)
     thread.start()
     thread.join()
     assert done[0][0] == 0

@@ -132,7 +132,7 @@ def test_a_recording_has_place_and_signal(
             while not over.wait(0.05):
                 receiver.write(f"{GGA}\r\n{'x' * 70_000}\r\n\0\xff\r\n{RMC}\r\n".encode())
 
-    thread = threading.Thread(target=receive)
+    thread = threading.Thread(target=receive, daemon=True)  # waits for a reader, without an end if there is none
     thread.start()
     plan = ["--trains", "1:1", "--no-calibration", "--uplink-rate", "2", "--downlink-rate", "4", "--together"]
     sources = [word for name in ("ONE", "TWO", "GONE") for word in ("--signal", f"adb:{name}")]
@@ -141,8 +141,8 @@ def test_a_recording_has_place_and_signal(
         command = [*RECORD, server, "--secret", str(secret), *plan, *sources, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     over.set()
-    thread.join()
     assert done.returncode == 0, done.stderr
+    thread.join()
     described = json.loads((folder / "recording.json").read_text())
     warnings = " ".join(described["warnings"])
     assert "ONE and TWO were in different cells for 100% of the time" in warnings

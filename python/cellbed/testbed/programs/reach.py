@@ -261,11 +261,13 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
         try:
             _connect(run, record)
             request = json.dumps({"node": node, "command": list(command), "folder": str(Path.cwd())}).encode()
-            signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # they follow the request
-            socket.send_fds(run, [request], [0, 1, 2])
-            for number in passed_on:
-                signal.signal(number, lambda number, _: run.send(json.dumps({"signal": number}).encode()))
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # they follow the request
+            try:
+                socket.send_fds(run, [request], [0, 1, 2])
+                for number in passed_on:
+                    signal.signal(number, lambda number, _: run.send(json.dumps({"signal": number}).encode()))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             wait(run)
             answer = json.loads(run.recv(_LARGEST) or b"{}")
         except (OSError, ValueError) as error:
