@@ -26,12 +26,15 @@ HOST = "198.51.100.2"
 ORDINARY_USER, GRANTED_USER = 42420, 42421
 REPOSITORY = Path(__file__).parents[2]
 
-# Answers every datagram and connection with the address it came from, so that a test sees who is seen.
+# Answers every datagram and connection with the address it came from, so that a test sees who is seen. As root, it has
+# room for all datagrams that come while it has no processor (SO_RCVBUFFORCE).
 ECHO = """
-import selectors, socket, sys
+import contextlib, selectors, socket, sys
 selector = selectors.DefaultSelector()
 for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
     one = socket.socket(socket.AF_INET6, kind)
+    with contextlib.suppress(PermissionError):
+        one.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     one.bind((sys.argv[1], int(sys.argv[2])))
