@@ -18,7 +18,7 @@ use crate::socket::wall_clock;
 use cellbed_calibration::calibration::{
     Calibration, Calibrator, Limits, add_regular, fit, regular,
 };
-use cellbed_calibration::plan::{Both, Saturation, Train, TrainPlan, Workload};
+use cellbed_calibration::plan::{Both, Saturation, Train, TrainPlan};
 use cellbed_calibration::workload::FixedRateSaturator;
 
 /// Gap of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
@@ -244,7 +244,6 @@ fn light_plan(arguments: &Record, calibration: Option<&Calibration>) -> Result<T
 }
 
 fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
-    let bytes = arguments.packet_bytes;
     let given = Both {
         uplink: arguments.uplink_rate,
         downlink: arguments.downlink_rate,
@@ -258,14 +257,14 @@ fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>
         let rate = given.or(measured.map(|bps| FixedRateSaturator::rate_for(BitRate(bps))))?;
         (rate.0 > 0).then_some(Saturation::Fixed { rate_bps: rate.0 })
     });
-    let heavy = Workload::Saturation { ways, bytes };
     let two = arguments.light_interface.is_some() || arguments.together || arguments.only.is_some();
     let fetches = !arguments.no_downloads && arguments.only != Some(Role::Heavy);
     let sizes = arguments.downloads.iter().filter(|_| fetches);
     Plan {
         downloads: sizes.map(|size| size.0).collect(),
-        light: (arguments.only != Some(Role::Heavy)).then_some(Workload::Trains(trains)),
-        heavy: (arguments.only != Some(Role::Light)).then_some(heavy),
+        light: (arguments.only != Some(Role::Heavy)).then_some(trains),
+        heavy: (arguments.only != Some(Role::Light)).then_some(ways),
+        packet_bytes: arguments.packet_bytes,
         arrangement: if two {
             Arrangement::Together
         } else {
@@ -287,19 +286,15 @@ fn head(
     Ok(Head {
         id: hexadecimal(&id),
         started,
-        zero_ns: 0,
         packet_bytes: arguments.packet_bytes,
         arrangement: plan.arrangement,
-        light: plan.light.as_ref().map(|workload| Light {
+        light: plan.light.as_ref().map(|trains| Light {
             interface: interface(&arguments.light_interface),
-            plan: match workload {
-                Workload::Trains(plan) => Some(plan.clone()),
-                _ => None,
-            },
+            plan: Some(trains.clone()),
         }),
-        heavy: plan.heavy.as_ref().map(|workload| Heavy {
+        heavy: plan.heavy.map(|ways| Heavy {
             interface: interface(&arguments.heavy_interface),
-            ways: workload.saturation(),
+            ways,
         }),
         calibration,
         signal: arguments.signal.clone(),

@@ -15,7 +15,7 @@ use crate::recording::{Arrangement, Collector, Head, Packed, Role, RunPlan, pack
 use crate::socket::{Interrupts, now, wall_clock};
 use crate::wire::Offer;
 use cellbed_calibration::calibration::{Calibration, Calibrator, Limits, Purpose};
-use cellbed_calibration::plan::{Saturation, Workload};
+use cellbed_calibration::plan::{Both, Saturation, TrainPlan};
 
 pub use paths::Access;
 use paths::Paths;
@@ -34,8 +34,10 @@ const QUIET_HEAVY: Duration = Duration::from_secs(1);
 /// Plan of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub light: Option<Workload>,
-    pub heavy: Option<Workload>,
+    pub light: Option<TrainPlan>,
+    pub heavy: Option<Both<Option<Saturation>>>,
+    /// IP length of the packets of the saturation, bytes.
+    pub packet_bytes: u16,
     /// Sizes of the files to fetch after each run of the light workload.
     pub downloads: Vec<u64>,
     pub arrangement: Arrangement,
@@ -147,9 +149,8 @@ impl Recorder {
     }
 
     /// Limit the downlink saturation to the server's maximum rate; return whether that reduced the rate.
-    fn limit_to_offer(&self, workload: &mut Workload) -> bool {
+    fn limit_to_offer(&self, ways: &mut Both<Option<Saturation>>) -> bool {
         if let Some(offer) = self.paths.offer()
-            && let Workload::Saturation { ways, .. } = workload
             && let Some(Saturation::Fixed { rate_bps }) = &mut ways.downlink
             && *rate_bps > offer.rate_bps
         {
@@ -204,16 +205,15 @@ impl Recorder {
         }
         self.wait_for_connection(watch)?;
         let mut plan = plan.clone();
-        if let (Some(workload), Some(heavy)) = (&mut plan.heavy, &mut head.heavy)
-            && self.limit_to_offer(workload)
+        if let (Some(ways), Some(heavy)) = (&mut plan.heavy, &mut head.heavy)
+            && self.limit_to_offer(ways)
         {
-            heavy.ways = workload.saturation();
+            heavy.ways = *ways;
             watch(Notice::Warning(
                 "the downlink is saturated at the server's limit, below the requested rate",
             ));
         }
         let zero = now();
-        head.zero_ns = zero.as_nanos();
         head.started = rfc3339(wall_clock());
         let mut writing = Writing::begin(folder, &head, zero)?;
         let result = self.follow(&plan, zero, &mut writing, watch);

@@ -39,17 +39,23 @@ impl Schedule {
     pub(super) fn new(plan: &Plan, zero: Time) -> Self {
         let end = zero + plan.duration;
         let turns = fitting(plan.turns, plan.duration);
-        let slot = |role, workload: &Option<Workload>, turn| Slot {
+        let slot = |role, workload: Option<Workload>, turn| Slot {
             role,
-            workload: workload.clone(),
+            due: workload.as_ref().map(|_| zero),
+            workload,
             turn,
             run: None,
-            due: workload.as_ref().map(|_| zero),
             until: end,
         };
-        let light = slot(Role::Light, &plan.light, turns.0);
-        let heavy = slot(Role::Heavy, &plan.heavy, turns.1);
-        let downloads = slot(Role::Downloads, &None, Duration::ZERO);
+        let bytes = plan.packet_bytes;
+        let saturation = plan.heavy.map(|ways| Workload::Saturation { ways, bytes });
+        let light = slot(
+            Role::Light,
+            plan.light.clone().map(Workload::Trains),
+            turns.0,
+        );
+        let heavy = slot(Role::Heavy, saturation, turns.1);
+        let downloads = slot(Role::Downloads, None, Duration::ZERO);
         let both = plan.light.is_some() && plan.heavy.is_some();
         let mut schedule = Self {
             end,
@@ -172,16 +178,19 @@ pub(super) fn fitting(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellbed_calibration::plan::Both;
+    use cellbed_calibration::plan::{Both, TrainPlan};
 
     fn plan(arrangement: Arrangement) -> Plan {
-        let workload = Workload::Saturation {
-            ways: Both::default(),
-            bytes: 1400,
-        };
         Plan {
-            light: Some(workload.clone()),
-            heavy: Some(workload),
+            light: Some(TrainPlan {
+                rotation: Vec::new(),
+                gap_ns: 1,
+                jitter: 0.0,
+                count: None,
+                seed: 0,
+            }),
+            heavy: Some(Both::default()),
+            packet_bytes: 1400,
             downloads: Vec::new(),
             arrangement,
             turns: (Duration::from_secs(20), Duration::from_secs(10)),

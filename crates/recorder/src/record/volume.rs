@@ -1,7 +1,7 @@
 //! Expected volume of a recording, and plans within a budget.
 
 use cellbed_calibration::calibration::Calibration;
-use cellbed_calibration::plan::{Saturation, TrainPlan, Way, Workload};
+use cellbed_calibration::plan::{Saturation, TrainPlan, Way};
 use cellbed_link::Duration;
 use serde::Serialize;
 
@@ -44,13 +44,13 @@ impl Volume {
         };
         let files: u64 = plan.downloads.iter().sum();
         let (light_bps, trains) = match &plan.light {
-            Some(Workload::Trains(trains)) => {
+            Some(trains) => {
                 let rates = Way::BOTH.map(|way| trains.rate_bps(way));
                 (rates.iter().sum(), light_s * trains.trains_per_second())
             }
-            _ => (0.0, 0.0),
+            None => (0.0, 0.0),
         };
-        let heavy_bps = |way| match plan.heavy.as_ref()?.saturation().of(way) {
+        let heavy_bps = |way| match plan.heavy?.of(way) {
             Some(Saturation::Fixed { rate_bps }) => Some(*rate_bps as f64),
             Some(_) => Some(calibration?.directions.of(way).saturated_bps as f64),
             None => None,
@@ -93,7 +93,7 @@ impl Volume {
         }
         let mut share = THINNER;
         while plan.light.is_some() && volume(plan).total() > budget && share >= LEAST_SHARE {
-            plan.light = Some(Workload::Trains(trains(share)));
+            plan.light = Some(trains(share));
             share *= THINNER;
         }
         let least = LEAST_DURATION.min(plan.duration);
@@ -174,11 +174,9 @@ mod tests {
         let planned = |budget| {
             let light = |share| fit(&trains, &network, share);
             let mut plan = Plan {
-                light: Some(Workload::Trains(light(1.0))),
-                heavy: Some(Workload::Saturation {
-                    ways: Both::from_fn(|_| Some(fixed)),
-                    bytes: 1400,
-                }),
+                light: Some(light(1.0)),
+                heavy: Some(Both::from_fn(|_| Some(fixed))),
+                packet_bytes: 1400,
                 arrangement: Arrangement::Alternating,
                 turns: (Duration::from_secs(20), Duration::from_secs(10)),
                 duration: Duration::from_secs(60),

@@ -29,7 +29,7 @@ impl Writing {
     /// Create the files in the new directory `folder`, from `zero` on.
     pub(super) fn begin(folder: &Path, head: &Head, zero: Time) -> Result<Self> {
         Ok(Self {
-            journal: JournalWriter::create(folder, head)?,
+            journal: JournalWriter::create(folder, head, zero)?,
             live: Live::new(zero),
             flushed: zero,
             shown: zero,

@@ -66,8 +66,6 @@ pub struct Head {
     pub id: String,
     /// Wall-clock time, RFC 3339.
     pub started: String,
-    /// Time zero on the client's monotonic clock, ns.
-    pub zero_ns: u64,
     /// IP length of packets of trains and saturation, bytes.
     pub packet_bytes: u16,
     pub arrangement: Arrangement,
@@ -118,19 +116,13 @@ pub struct Counts {
 pub(super) struct Description<'a> {
     pub(super) format: &'static str,
     pub(super) version: u32,
-    pub(super) id: &'a str,
-    pub(super) started: &'a str,
+    #[serde(flatten)]
+    pub(super) head: &'a Head,
     pub(super) duration_ns: i64,
     pub(super) synthetic: bool,
     pub(super) tool: String,
-    pub(super) packet_bytes: u16,
-    pub(super) arrangement: Arrangement,
     pub(super) spans: Vec<Span>,
-    pub(super) light: Light,
-    pub(super) heavy: Heavy,
     pub(super) clock: Clocks,
-    pub(super) calibration: &'a Option<Calibration>,
-    pub(super) signal: &'a Signal,
     pub(super) counts: std::collections::BTreeMap<&'static str, Counts>,
     /// Warnings for users of the recording, in sentences.
     pub(super) warnings: Vec<String>,

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use cellbed_link::Time;
 use serde::{Deserialize, Serialize};
 
 use super::description::Head;
@@ -85,8 +86,8 @@ pub struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Create the directory, if missing, and begin the journal.
-    pub fn create(folder: &Path, head: &Head) -> Result<Self> {
+    /// Create the directory, if missing, and begin the journal. zero: time zero on the client's monotonic clock.
+    pub fn create(folder: &Path, head: &Head, zero: Time) -> Result<Self> {
         check_free(folder)?;
         fs::create_dir_all(folder).trying(|| format!("create {}", folder.display()))?;
         let path = path_in(folder);
@@ -98,7 +99,7 @@ impl JournalWriter {
             block: MAGIC.to_vec(),
         };
         writer.write_out()?;
-        writer.block = serde_json::to_vec(head).unwrap_or_default();
+        writer.block = serde_json::to_vec(&(head, zero)).unwrap_or_default();
         writer.flush()?;
         writer.sync()?;
         Ok(writer)
@@ -146,6 +147,7 @@ impl JournalWriter {
 /// Reader of a journal: returns its entries in order, up to its end or to an incomplete block.
 pub(super) struct JournalReader {
     pub(super) head: Head,
+    pub(super) zero: Time,
     input: BufReader<File>,
     block: Vec<u8>,
     /// Position of the next entry in `block`.
@@ -171,7 +173,7 @@ impl JournalReader {
             ));
         }
         let mut input = BufReader::with_capacity(BLOCK, file);
-        let Some(head) = read_head(&mut input) else {
+        let Some((head, zero)) = read_head(&mut input) else {
             return Error::failed(format!(
                 "{}: not a journal of this version of the recorder",
                 path.display()
@@ -179,6 +181,7 @@ impl JournalReader {
         };
         Ok(Self {
             head,
+            zero,
             input,
             block: Vec::new(),
             position: 0,
@@ -200,7 +203,7 @@ impl Iterator for JournalReader {
     }
 }
 
-fn read_head(input: &mut impl Read) -> Option<Head> {
+fn read_head(input: &mut impl Read) -> Option<(Head, Time)> {
     let mut magic = [0; 16];
     input.read_exact(&mut magic).ok()?;
     let head = (magic == *MAGIC).then(|| next_block(input)).flatten()?;

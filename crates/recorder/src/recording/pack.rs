@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cellbed_link::{Duration, Time};
+use cellbed_link::Duration;
 use parquet::basic::Encoding;
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::Int64Type;
@@ -49,9 +49,8 @@ fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: 
 /// Errors: a missing or invalid journal, an empty recording, failures of the disk.
 pub fn pack(folder: &Path) -> Result<Packed> {
     let mut journal = JournalReader::open(folder)?;
-    let head = journal.head.clone();
-    let zero = Time::from_nanos(head.zero_ns);
-    let mut collector = Collector::new(zero);
+    let mut head = journal.head.clone();
+    let mut collector = Collector::new(journal.zero);
     let shared = match (&head.light, &head.heavy) {
         (Some(light), Some(heavy)) => light.interface == heavy.interface,
         _ => false,
@@ -126,25 +125,21 @@ pub fn pack(folder: &Path) -> Result<Packed> {
         warnings.push(describe_turns(heavy));
     }
     warnings.extend(head.calibration.iter().flat_map(|it| it.unknown.clone()));
+    let clock = Clocks {
+        light: clock.filter(|_| head.light.is_some()),
+        heavy: clock.filter(|_| head.heavy.is_some()),
+    };
+    head.light.get_or_insert_default();
+    head.heavy.get_or_insert_default();
     let description = Description {
         format: "cellbed-recording",
         version: 1,
-        id: &head.id,
-        started: &head.started,
+        head: &head,
         duration_ns,
         synthetic: false,
         tool: format!("cellbed {}", env!("CARGO_PKG_VERSION")),
-        packet_bytes: head.packet_bytes,
-        arrangement: head.arrangement,
         spans,
-        light: head.light.clone().unwrap_or_default(),
-        heavy: head.heavy.clone().unwrap_or_default(),
-        clock: Clocks {
-            light: clock.filter(|_| head.light.is_some()),
-            heavy: clock.filter(|_| head.heavy.is_some()),
-        },
-        calibration: &head.calibration,
-        signal: &head.signal,
+        clock,
         counts: counts.clone(),
         warnings: warnings.clone(),
     };

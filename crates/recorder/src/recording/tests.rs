@@ -22,7 +22,6 @@ fn head() -> Head {
     Head {
         id: "00ff".into(),
         started: rfc3339(Time::from_nanos(1_700_000_000_000_000_000)),
-        zero_ns: ZERO,
         packet_bytes: 1400,
         arrangement: Arrangement::Together,
         light: Some(Light::default()),
@@ -94,7 +93,7 @@ fn began() -> Entry {
 }
 
 fn journal(folder: &Path, entries: &[Entry]) {
-    let mut writer = JournalWriter::create(folder, &head()).unwrap();
+    let mut writer = JournalWriter::create(folder, &head(), Time::from_nanos(ZERO)).unwrap();
     for entry in entries {
         writer.add(entry).unwrap();
         writer.flush().unwrap();

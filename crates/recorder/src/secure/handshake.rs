@@ -8,9 +8,10 @@ use snow::{Builder, HandshakeState};
 
 use super::secret::CodeKey;
 use super::{Channel, Secret};
-use crate::wire::{
-    CODE_BYTES, Encode, FRAME_BYTES, Kind, NOISE_BYTES, Refusal, VERSION, Welcome, start,
-};
+use crate::wire::{CODE_BYTES, Encode, FRAME_BYTES, Kind, NOISE_BYTES, Refusal, Welcome, start};
+
+/// Code of [`Refusal::OtherVersion`] in all versions, before two numbers of 8 and 2 bytes. No reason of this version.
+const OTHER_VERSION: u8 = 10;
 
 static PARAMETERS: LazyLock<NoiseParams> = LazyLock::new(|| {
     "Noise_NNpsk0_25519_ChaChaPoly_SHA256"
@@ -56,10 +57,15 @@ impl HandshakeKeys {
     /// Return the rejection, with its code, of the first frame with code `first`.
     pub fn reject(&self, reason: Refusal, first: &[u8; CODE_BYTES]) -> Vec<u8> {
         let mut frame = start(Kind::Rejection).to_vec();
-        if let Refusal::OtherVersion(version) = reason {
-            frame[1] = version;
+        match reason {
+            Refusal::OtherVersion(version) => {
+                frame[1] = version;
+                frame.push(OTHER_VERSION);
+                frame.extend_from_slice(&u64::from(version).to_be_bytes());
+                frame.extend_from_slice(&[0; 2]);
+            }
+            reason => reason.put(&mut frame),
         }
-        reason.put(&mut frame);
         let code = self.server.code(&[&frame, first]);
         frame.extend_from_slice(&code);
         frame
@@ -72,8 +78,8 @@ impl HandshakeKeys {
         let valid = self.server.verifies(&[message, first], code);
         match message {
             [kind, ..] if !valid || *kind != Kind::Rejection as u8 => None,
-            [_, VERSION, reason @ ..] => Refusal::decode(reason).ok(),
-            [_, version, ..] => Some(Refusal::OtherVersion(*version)),
+            [_, version, OTHER_VERSION, ..] => Some(Refusal::OtherVersion(*version)),
+            [_, _, reason @ ..] => Refusal::decode(reason).ok(),
             _ => None,
         }
     }

@@ -248,6 +248,14 @@ impl Server {
         Ok(())
     }
 
+    /// Answer an authentic hello of another version, over UDP, so that its client can print the reason.
+    pub(super) fn old_hello(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+        let (_, code) = self.handshake.of_client(datagram)?;
+        self.counters.other_versions += 1;
+        let reason = Refusal::OtherVersion(VERSION);
+        Some(self.handshake.reject(reason, code))
+    }
+
     /// Return why a client at this address gets no session.
     fn refusal(&self, from: SocketAddr) -> Option<Refusal> {
         let (all, each) = (self.limits.sessions, self.limits.sessions_per_address);

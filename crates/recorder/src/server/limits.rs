@@ -104,7 +104,7 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// Accepted TCP connections.
     pub connections: u64,
-    /// Authentic first frames of another protocol version, each answered by a rejection.
+    /// Authentic first messages of another protocol version, from 2 on, each answered by a rejection.
     pub other_versions: u64,
     /// Files sent, or begun.
     pub files: u64,

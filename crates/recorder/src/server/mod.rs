@@ -19,7 +19,8 @@ use cellbed_link::{Bytes, Time};
 use crate::secure::{Filler, HandshakeKeys, Opened, Secret};
 use crate::socket::Outbox;
 use crate::wire::{
-    ECHO_BYTES, Echo, Encode, HEADER_BYTES, Header, Kind, Probe, SessionId, TAG_BYTES, ip_overhead,
+    ECHO_BYTES, Echo, Encode, HEADER_BYTES, Header, Kind, OLD_HELLO_BYTES, Probe, SessionId,
+    TAG_BYTES, ip_overhead,
 };
 
 use connections::{Connection, State};
@@ -125,6 +126,12 @@ impl Server {
         self.counters.received_bytes += datagram.len() as u64;
         match Kind::of(datagram) {
             _ if from.port() == 0 => self.counters.malformed += 1, // no answer is possible there
+            Ok(Kind::Hello) if datagram.len() == OLD_HELLO_BYTES => {
+                match self.old_hello(datagram) {
+                    Some(answer) => out.push(from, |bytes| bytes.extend_from_slice(&answer)),
+                    None => self.counters.forged += 1,
+                }
+            }
             Ok(kind) if kind.is_datagram() => self.sealed(now, arrived, from, datagram, out),
             _ => self.counters.malformed += 1,
         }

@@ -11,6 +11,9 @@ use super::{Encode, Kind, SessionId, TAG_BYTES, VERSION};
 /// Length of the codes that authenticate first frames and rejections.
 pub const CODE_BYTES: usize = 32;
 
+/// Length of a datagram of a client of version 2, which began sessions over UDP. The answer is much shorter.
+pub const OLD_HELLO_BYTES: usize = 1200;
+
 /// Length of an ephemeral key of Curve25519, before each payload of Noise.
 const KEY_BYTES: usize = 32;
 

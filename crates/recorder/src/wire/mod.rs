@@ -11,15 +11,15 @@ mod report;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use frame::{FRAME_BYTES, FrameReader, put_frame};
-pub use handshake::{CODE_BYTES, NOISE_BYTES, Offer, Welcome, start};
+pub use handshake::{CODE_BYTES, NOISE_BYTES, OLD_HELLO_BYTES, Offer, Welcome, start};
 pub use message::{
     ECHO_BYTES, Echo, HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, Refusal, Reply, Request,
     SEQUENCES, SessionId, TAG_BYTES, ip_overhead, least_probe_bytes,
 };
 pub use report::{Arrival, Arrivals, Report, RunCounts};
 
-/// Protocol version of this code. An authentic first frame of another version is rejected. Its first two bytes and its
-/// code, and those of the rejection, are the same in all versions.
+/// Protocol version of this code. An authentic first message of another version, from 2 on, is rejected. Its first two
+/// bytes and code, and the code and content of that rejection, are the same in all versions.
 pub const VERSION: u8 = 4;
 
 /// Bytes that are no message of this version.

@@ -3,7 +3,9 @@
 use cellbed_link::Duration;
 use cellbed_recorder::secure::{HandshakeKeys, Secret};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{CODE_BYTES, Refusal, Request, SessionId, VERSION, put_frame};
+use cellbed_recorder::wire::{
+    CODE_BYTES, OLD_HELLO_BYTES, Refusal, Request, SessionId, VERSION, put_frame,
+};
 
 use crate::world::{ALICE, Client, MALLORY, VICTIM, World, bytes_of, keys, saturation};
 
@@ -61,9 +63,17 @@ fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
     let answers = world.says(connection, &hello).unwrap();
     assert_eq!(keys().rejection(&answers[0], &hello), Some(reason));
     assert_eq!(world.bytes(connection), None, "closed");
+    // A client of version 2 begins over UDP.
+    let mut old = vec![0; OLD_HELLO_BYTES - CODE_BYTES];
+    old[..2].copy_from_slice(&[1, 2]);
+    keys().sign(&mut old);
+    let answers = world.hears(ALICE, &old);
+    assert!(bytes_of(&answers) * 10 < OLD_HELLO_BYTES);
+    assert_eq!(keys().rejection(&answers[0].1, &old), Some(reason));
+    assert!(world.hears(ALICE, &old[1..]).is_empty());
     assert_eq!(
         (world.counters().other_versions, world.server.sessions()),
-        (1, 0)
+        (2, 0)
     );
 }
 
