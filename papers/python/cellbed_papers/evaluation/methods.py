@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cellbed import CellbedError
 from cellbed.extension.files import inputs
@@ -20,7 +20,6 @@ from cellbed.extension.recorded import (
     Recording,
     Train,
     TrainPlan,
-    Way,
     base_delay,
     calibration_queue,
     conditional_plan,
@@ -73,7 +72,9 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     """
     gap_ns = MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS
     lengths, gaps = [], [gap_ns]
-    for each in (_require_calibration(calibration, way) for way in WAYS):
+    for way in WAYS:
+        if (each := getattr(calibration.directions, way)) is None:
+            raise CellbedError(f"the recording's {way} was not calibrated: record it again with a calibration")
         interval_ns = _PACKET_BYTES * 8e9 / (LIGHT_SHARE * each.saturated_bps) if each.saturated_bps else 0.0
         lengths.append(max(_SHORTEST, min(each.train, int(gap_ns / interval_ns) if interval_ns else each.train)))
         gaps += [each.least_gap_ns or 0, round(lengths[-1] * interval_ns)]
@@ -119,13 +120,6 @@ def _replay_by_tool(recording: Recording, folder: Path) -> Network:
 
     # Segments of an interface with an MTU of 1392 bytes.
     return Network(TOOL, outside=start, tcp=Tcp(segment=1340))
-
-
-def _require_calibration(calibration: Calibration | None, way: Way) -> Any:
-    found = getattr(calibration.directions, way) if calibration else None
-    if found is None:
-        raise CellbedError(f"the recording's {way} was not calibrated: record it again with a calibration")
-    return found
 
 
 METHODS: dict[str, Method] = {
