@@ -16,7 +16,7 @@ from cellbed.recordings.cellreplay import derive, light_rows
 from cellbed.recordings.description import Adaptive, Fixed, Span, Train, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.series import base_delay, delays, idle_share, opportunities, rates, round_trips
+from cellbed.recordings.series import base_delay, delays, idle_share, opportunities, queue_limit, rates, round_trips
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.virtual import record_virtually
 from cellbed.support.ways import WAYS
@@ -205,6 +205,23 @@ def test_rates_and_round_trips_over_time() -> None:
     trips = delays(recording)
     assert trips["round_trip_ms"].to_list() == [42.1] * 40
     assert trips["delay_ms"][0] == 21.05
+
+
+@pytest.mark.parametrize("lost", ["0 %", "1 %"])
+def test_the_saturation_shows_the_limit_of_the_queue(lost: str) -> None:
+    random = np.random.default_rng(8)
+    for mbps, limit in zip(2 * 50 ** random.random(6), 30_000 * 67 ** random.random(6), strict=True):
+        links = pair(f"{mbps:.3f} Mbit/s", queue=f"{limit:.0f} B", loss=lost)
+        overload = Fixed(rate_bps=int(mbps * 4e6)), None
+        recording = record_virtually(links, links, PLAN, overload, duration_ns=5 * SECOND)
+        assert queue_limit(recording, "uplink") == pytest.approx(limit, abs=1400)
+
+
+@pytest.mark.parametrize("lost", ["0 %", "1 %"])
+def test_a_saturation_that_leaves_space_in_the_queue_shows_no_limit(lost: str) -> None:
+    for seconds in range(2, 12):
+        recording = walk(seconds * SECOND, queue="infinite", loss=lost)
+        assert [queue_limit(recording, way) for way in WAYS] == [None, None]
 
 
 def test_a_summary_has_the_figures_of_the_network() -> None:

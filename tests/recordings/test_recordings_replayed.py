@@ -44,8 +44,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a calibrated recording and one that is not."""
-    write_recording(calibrated(walk()), tmp_path / "walk")
-    write_recording(walk(), tmp_path / "plain")
+    write_recording(calibrated(walk(queue="infinite")), tmp_path / "walk")
+    write_recording(walk(queue="infinite"), tmp_path / "plain")
     return tmp_path
 
 
@@ -147,6 +147,14 @@ def test_a_wrong_recording_is_told_with_its_line(folder: Path, path: str, more: 
         read(folder, more, path)
 
 
+@pytest.mark.parametrize("method", ["cellreplay", "saturation"])
+def test_the_queue_has_the_limit_that_the_saturation_shows(folder: Path, method: str) -> None:
+    write_recording(calibrated(walk(queue="100 kB")), folder / "full")
+    [stage] = Link(rate=rate(folder / "full", method=method)).stages
+    played = stages(read(folder, f'method = "{method}"', "full"), "downlink")["workload-dependent"]
+    assert stage["queue"]["bytes"] == played["queue"]["bytes"] == 71 * 1400
+
+
 def test_a_shell_takes_the_directory(folder: Path) -> None:
     link = parse_link(recorded=Recorded("walk"), folder=folder)
     up, down = ({stage["kind"]: stage for stage in each.stages} for each in (link.uplink, link.downlink))
@@ -192,7 +200,8 @@ def conditional_recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("recordings")
     full = Fixed(rate_bps=40_000_000)
     plan = fit_plan(conditional_plan(), calibrate_virtually(*(link.stages for link in pair())))
-    recording = record_virtually(pair(), pair(), plan, (full, full), duration_ns=60 * SECOND)
+    links = pair(queue="infinite")
+    recording = record_virtually(links, links, plan, (full, full), duration_ns=60 * SECOND)
     write_recording(calibrated(recording), found / "walk")
     write_recording(recording, found / "plain")
     write_recording(calibrated(walk()), found / "other")

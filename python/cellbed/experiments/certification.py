@@ -30,7 +30,7 @@ from cellbed.recordings.recording import Recording, read_recording
 from cellbed.recordings.series import Stretch, round_trips, visible_stretches
 from cellbed.recordings.sharing import alone, learn
 from cellbed.recordings.virtual import send_again
-from cellbed.scenario.recorded import calibration_idle, calibration_queue, load_replay
+from cellbed.scenario.recorded import calibration_idle, load_replay, recorded_queue
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import SIZE
 from cellbed.support.ways import WAYS, Way
@@ -53,7 +53,7 @@ _CLASSES = (2, 10, 50, 150, 400)
 
 
 def replay_stage(recording: Recording, way: Way, method: Method, folder: Path) -> Stage:
-    """Return the stage that replays a direction of a recording by a method, with the calibrated queue.
+    """Return the stage that replays a direction of a recording by a method, with the recorded queue.
 
     Args:
         recording: The recording.
@@ -71,7 +71,7 @@ def replay_stage(recording: Recording, way: Way, method: Method, folder: Path) -
     files = write_replay_files(recording, way, method, folder)
     idle = calibration_idle(description, way, Path("the recording")) if method == "cellreplay" else 0
     capacity = load_replay(files, way, description.packet_bytes, idle)
-    parameters = Parameters(capacity, calibration_queue(description, way))
+    parameters = Parameters(capacity, recorded_queue(description, way, files.queue_bytes))
     return bottleneck_stage(parameters, Playing(), lambda _: WAYS.index(way))
 
 

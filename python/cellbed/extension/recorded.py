@@ -18,11 +18,12 @@ from cellbed.recordings.recording import write_recording as write_recording
 from cellbed.recordings.series import base_delay as base_delay
 from cellbed.recordings.series import idle_warnings as idle_warnings
 from cellbed.recordings.series import opportunities as opportunities
+from cellbed.recordings.series import queue_limit as queue_limit
 from cellbed.recordings.tool_files import heavy_text as heavy_text
 from cellbed.recordings.virtual import record_virtually as record_virtually
 from cellbed.scenario.radio import PROFILES as PROFILES
-from cellbed.scenario.recorded import calibration_queue as calibration_queue
 from cellbed.scenario.recorded import find_recording as find_recording
+from cellbed.scenario.recorded import recorded_queue as recorded_queue
 from cellbed.support.ways import WAYS as WAYS
 from cellbed.support.ways import Way as Way
 from cellbed.testbed.links.stages import MTU as MTU

@@ -16,7 +16,7 @@ from cellbed.recordings.conditional import model_text
 from cellbed.recordings.description import Description
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import DOWNLOADS, FILES, Recording, read_recording, write_folder
-from cellbed.recordings.series import base_delay, opportunities
+from cellbed.recordings.series import base_delay, opportunities, queue_limit
 from cellbed.recordings.sharing import alone
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.support import user_folders
@@ -32,10 +32,10 @@ recorded packets in the same situation (:mod:`cellbed.recordings.conditional`).
 """
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
-_REVISION = 7
+_REVISION = 8
 """Revision of the derived files; increase it when the same recording gives other files."""
 
-_LIGHT, _HEAVY, _OFFSETS, _MODEL = "light", "heavy", "latency-offset", "model"
+_LIGHT, _HEAVY, _OFFSETS, _MODEL, _QUEUE = "light", "heavy", "latency-offset", "model", "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,14 @@ class ReplayFiles:
     """Files of one direction; ``None`` for files that the method lacks.
 
     light, heavy, latency_offset: in the formats of a ``cellreplay`` capacity. model: model of the stage
-    ``conditional``, replaces light rows.
+    ``conditional``, replaces light rows. queue_bytes: limit of the bottleneck queue, if the saturation shows it.
     """
 
     heavy: Path
     light: Path | None
     latency_offset: Path | None
     model: Path | None
+    queue_bytes: int | None
 
 
 def is_conditional(description: Description) -> bool:
@@ -105,13 +106,19 @@ def cache_folder() -> Path:
 
 
 def _files(folder: Path, stem: str) -> ReplayFiles:
-    light, offsets, model = (
-        path if (path := folder / f"{stem}-{part}").exists() else None for part in (_LIGHT, _OFFSETS, _MODEL)
+    light, offsets, model, queue = (
+        path if (path := folder / f"{stem}-{part}").exists() else None for part in (_LIGHT, _OFFSETS, _MODEL, _QUEUE)
     )
-    return ReplayFiles(folder / f"{stem}-{_HEAVY}", light, offsets, model)
+    limit = None if queue is None else int(queue.read_text(encoding="utf-8"))
+    return ReplayFiles(folder / f"{stem}-{_HEAVY}", light, offsets, model, limit)
 
 
 def _texts(recording: Recording, way: Way, method: Method) -> dict[str, str]:
+    limit = queue_limit(recording, way)
+    return _method_texts(recording, way, method) | ({} if limit is None else {_QUEUE: f"{limit}\n"})
+
+
+def _method_texts(recording: Recording, way: Way, method: Method) -> dict[str, str]:
     if method == "saturation":
         delay = base_delay(recording)
         if delay is None:

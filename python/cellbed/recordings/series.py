@@ -76,8 +76,9 @@ def base_delays(recording: Recording, way: Way) -> pl.DataFrame:
 def queue_limit(recording: Recording, way: Way) -> int | None:
     """Return the limit of the bottleneck queue that the saturation of a direction shows.
 
-    The limit is the median of the bytes that wait when packets are lost, if most of these losses are a full queue's:
-    if the saturation loses more than twice the share of the trains, whose losses are the path's.
+    The path loses packets of the saturation as often as packets of the trains. All other losses are the full queue's:
+    those behind the most waiting bytes. The limit is the median of their waiting bytes, if most losses are the queue's.
+    The trains' losses count two standard deviations higher, since they can be few.
 
     Args:
         recording: The recording.
@@ -89,16 +90,18 @@ def queue_limit(recording: Recording, way: Way) -> int | None:
     light, heavy = (recording.packets(workload, way).drop_nulls("sent_ns") for workload in ("light", "heavy"))
     heavy = heavy.sort("sent_ns", "index")
     lost = heavy["arrived_ns"].is_null().to_numpy()
-    if not len(light) or lost.sum() <= 2 * light["arrived_ns"].null_count() / len(light) * len(lost):
-        return None
     there = heavy.filter(~lost)
-    if not len(there):
+    few = light["arrived_ns"].null_count()
+    share = (few + 2 * (few + 1) ** 0.5) / max(1, len(light))
+    full = int(lost.sum() - share * len(lost))
+    if 2 * full <= lost.sum() or not len(there):
         return None
     least = (there["arrived_ns"] - there["sent_ns"]).min()
     left = np.sort(there["arrived_ns"].to_numpy()) - least
     gone = np.searchsorted(left, heavy["sent_ns"].to_numpy()[lost], "right")
-    waiting = np.cumsum(~lost)[lost] - gone
-    return int(np.median(waiting)) * recording.description.packet_bytes
+    waiting = np.sort(np.cumsum(~lost)[lost] - gone)
+    # Beside those that wait, one packet is being sent.
+    return (int(np.median(waiting[-full:])) + 1) * recording.description.packet_bytes
 
 
 def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataFrame:

@@ -26,6 +26,7 @@ class Recorded(StageTable):
     """Base of recordings. heavy: trace of the opportunities under saturation, of `opportunity` bytes each."""
 
     _trust: Trust = Trust()
+    _queue_bytes: int | None = None
 
     if TYPE_CHECKING:
         heavy: TraceSource
@@ -42,6 +43,11 @@ class Recorded(StageTable):
         """Return the recording with `trust`."""
         self._trust = trust
         return self
+
+    @property
+    def queue_bytes(self) -> int | None:
+        """The limit of the bottleneck queue, if the saturation shows it."""
+        return self._queue_bytes
 
     def check(self) -> Self:
         """Return the recording. Raises TraceError for a file that cannot be read."""

@@ -93,12 +93,13 @@ def find_calibration(description: Description, way: Way) -> CalibratedDirection 
     return None if calibration is None else getattr(calibration.directions, way)
 
 
-def calibration_queue(description: Description, way: Way) -> Queue:
-    """Return a drop-tail queue of the calibrated length, B; 1 MB if B is unknown."""
-    found = find_calibration(description, way)
-    if found is None or not found.queue_bytes:
+def recorded_queue(description: Description, way: Way, limit: int | None) -> Queue:
+    """Return a drop-tail queue with the saturation's limit, else with the calibrated one, B; 1 MB if B is unknown."""
+    calibrated = find_calibration(description, way)
+    limit = limit or (None if calibrated is None else calibrated.queue_bytes)
+    if not limit:
         return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
-    return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, found.queue_bytes)))
+    return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, limit)))
 
 
 def calibration_idle(description: Description, way: Way, path: File) -> int:
@@ -135,6 +136,7 @@ def load_replay(
             own["latency_offset"] = RecordedFile(f"{name} latency offset", files.latency_offset, "latency offsets")
     made = WHOLE[kind].model_construct(kind=kind, heavy=heavy, opportunity=packet_bytes, **own)
     replay: Replay | Conditional = made.check()
+    replay._queue_bytes = files.queue_bytes
     return replay
 
 
@@ -238,7 +240,7 @@ class RecordedLink(WholeLink, _Replayed):
     )
     queue: Annotated[Ways[Queue | None], EachWay(Queue)] | None = Field(
         None,
-        description="Bottleneck queue, one per direction. Default: drop-tail with the calibrated limit, or 1 MB.",
+        description="Bottleneck queue, one per direction. Default: drop-tail with the recorded limit, else 1 MB.",
         examples=[{"kind": "droptail", "limit": "1 MB"}],
     )
     start: Offset = Field(written("0 s"), description="Start offset into the recording.")
@@ -255,9 +257,16 @@ class RecordedLink(WholeLink, _Replayed):
         return self._replay("downlink", getattr(self.idle, "downlink", None))
 
     def complete(self) -> Self:
-        """Return the link, by default with the calibrated queues."""
-        up, down = (getattr(self.queue, way, None) or calibration_queue(self.path.description, way) for way in WAYS)
+        """Return the link, by default with the recorded queues."""
+        up, down = (getattr(self.queue, way, None) or self._queue(way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
+
+    def _queue(self, way: Way) -> Queue:
+        try:
+            limit = (self.up if way == "uplink" else self.down).queue_bytes
+        except TraceError:  # an error of `misfits`
+            limit = None
+        return recorded_queue(self.path.description, way, limit)
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
         """Return problems of the recording: (path below the link, remedy). duration: duration of the workload, ns."""

@@ -22,7 +22,7 @@ from cellbed.scenario.impairments import DELAY_FORM, LATER_LOSS_FORM, LOSS_FORM,
 from cellbed.scenario.load_dependent import WHOLE, Conditional, Radio, Recorded
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
-from cellbed.scenario.recorded import RecordedDirection, calibration_queue
+from cellbed.scenario.recorded import RecordedDirection, recorded_queue
 from cellbed.scenario.series import Points
 from cellbed.scenario.table import Table
 from cellbed.support.units import UnitError, parse_probability
@@ -129,7 +129,7 @@ def _settings(asked: _Written | _Running) -> Settings:
     queue = asked.queue
     if isinstance(asked.rate, RecordedDirection):
         rate = asked.rate.replay()
-        queue = queue or calibration_queue(asked.rate.path.description, asked.rate.way)
+        queue = queue or recorded_queue(asked.rate.path.description, asked.rate.way, rate.queue_bytes)
     else:
         rate = asked.rate
     return Settings(

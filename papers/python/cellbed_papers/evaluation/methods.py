@@ -21,13 +21,14 @@ from cellbed.extension.recorded import (
     Train,
     TrainPlan,
     base_delay,
-    calibration_queue,
     conditional_plan,
     export,
     fit_plan,
     heavy_text,
     opportunities,
     queue_config,
+    queue_limit,
+    recorded_queue,
     replay_stage,
 )
 from cellbed.path import OutsideProgram, Tcp
@@ -56,7 +57,7 @@ class Method:
     """A method of replaying a recording.
 
     plan: trains of its recordings, by the calibration and whether the device moves. network: makes the replay of a
-    recording, with the calibration's queue; writes its files into a folder, which must not exist.
+    recording, with the recorded queue; writes its files into a folder, which must not exist.
     """
 
     plan: Callable[[Calibration, bool], TrainPlan]
@@ -92,7 +93,7 @@ def _replay_as_mahimahi(recording: Recording, folder: Path) -> Network:
         trace = folder / f"{way}.trace"
         trace.write_text(heavy_text(opportunities(recording, way, MTU)), encoding="utf-8")
         schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
-        queue = queue_config(calibration_queue(recording.description, way), 0)
+        queue = queue_config(recorded_queue(recording.description, way, queue_limit(recording, way)), 0)
         bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
         ways.append(({"kind": "delay", "fixed_ns": delay}, bottleneck))
     return Network("saturation", ways[0], ways[1])
