@@ -132,10 +132,10 @@ def test_endpoints_share_the_opportunities_of_one_recording(tmp_path: Path) -> N
     # Recorded were 1500 bytes each millisecond, and 5 ms for a packet alone.
     sizes = [{"bytes": 1500, "samples_ns": [[0, 0]]}]
     model = {
-        **{"format": "cellbed-conditional-model", "version": 4, "duration_ns": 10 * SECOND, "opportunity_bytes": 1500},
+        **{"format": "cellbed-conditional-model", "version": 5, "duration_ns": 10 * SECOND, "opportunity_bytes": 1500},
         **{"opportunity_gaps_us": [1000] * 9_999, "trend_ns": [[0, 5 * MS]], "floor": [[1500, 0]], "neighbours": 1},
         **{"reach": 1.0, "aligned": True, "states": [{"idle_ns": 0, "compensation": [[1500, 0]], "sizes": sizes}]},
-        **{"trains": [], "train_neighbours": 1},
+        **{"trains": [], "train_neighbours": 1, "ahead_bytes": 0},
         "loss": None,
     }
     (tmp_path / "model").write_text(json.dumps(model))

@@ -89,7 +89,7 @@ def _edge(delays: Floats) -> float:
 
 
 FORMAT = "cellbed-conditional-model"
-VERSION = 4
+VERSION = 5
 
 Bools = npt.NDArray[np.bool_]
 Points = list[tuple[int, float]]
@@ -107,6 +107,9 @@ _DRAWS = 16
 """Number of draws that predict a packet."""
 _SURE = 2.0
 """Minimum gain of a finer model, in standard errors."""
+
+_UNHELD = 0.95
+"""Share of the recorded trains that the saturated link does not hold back in a replay."""
 
 _LENGTHS = (2, 5, 12, 30, 75, 200, 500)
 _MEMORY = 0.06
@@ -212,6 +215,7 @@ def derive(recording: Recording, way: Way) -> dict[str, Any]:
         "duration_ns": duration,
         "opportunity_bytes": packet,
         "opportunity_gaps_us": np.diff(sent, prepend=0).tolist(),
+        "ahead_bytes": _ahead(trains, useful, sent * 1000, packet),
         "trend_ns": [[int(time), int(delay)] for time, delay in zip(trend.times, trend.delays, strict=True)],
         "floor": _whole(floor),
         "neighbours": states.neighbours(),
@@ -575,6 +579,27 @@ def _useful(trains: _Trains, offered: Int64, packet: int) -> list[tuple[int, int
         longer = (np.concatenate([gains[kind] for kind in kinds[first:]]) for first in range(len(kinds)))
         useful += kinds[: next((first for first, gain in enumerate(longer) if _is_sure(gain)), len(kinds))]
     return useful
+
+
+def _ahead(trains: _Trains, useful: list[tuple[int, int]], offered: Int64, packet: int) -> int:
+    """Return how many bytes may pass ahead of the opportunities under saturation, as through a token bucket that these
+    fill with `packet` bytes each.
+
+    Most single packets, and most bursts of each set to draw from, never had more bytes ahead of them. Most
+    opportunities do not carry more at one time.
+    """
+    firsts = trains.firsts
+    train = np.repeat(np.arange(len(firsts.length)), firsts.length)
+    at = np.concatenate(firsts.arrivals) - trains.least[train]
+    order = np.argsort(at, kind="stable")
+    size = firsts.bytes[train[order]]
+    over = np.cumsum(size) - size - packet * np.searchsorted(offered, at[order])
+    most = np.zeros(len(firsts.length))
+    np.maximum.at(most, train[order], over - np.minimum.accumulate(over))
+    _, together = np.unique(offered, return_counts=True)
+    sets = [firsts.length == 1, *(trains.sets[kind] for kind in useful)]
+    ahead = [packet * np.repeat(together, together), *(most[which] for which in sets)]
+    return int(max(np.quantile(each, _UNHELD) for each in ahead if len(each)))
 
 
 def _loss(packets: pl.DataFrame, queue_bytes: int | None) -> dict[str, Any] | None:

@@ -59,7 +59,38 @@ pub(crate) fn model() -> ConditionalModel {
         train_neighbours: 2,
         reach: 1.5,
         saturated: Saturated::new(saturated, ms(10_000), Bytes(1400)).unwrap(),
+        ahead: Bytes(14_000),
         loss: None,
+    }
+}
+
+/// The model of a link with `every` µs between opportunities, on which single packets and trains are faster.
+fn quick_model(every: u64, aligned: bool, trained: bool) -> ConditionalModel {
+    let sample = |number: u64| (ms(100 * number), shift(0.2 * (number % 2) as f64));
+    let state = DelayState {
+        idle: ms(0),
+        compensation: Compensation::new([(Bytes(1400), shift(0.0))]).unwrap(),
+        sizes: vec![SizeSamples {
+            bytes: Bytes(1400),
+            samples: (0..100).map(sample).collect(),
+        }],
+    };
+    let floor = Compensation::new([(Bytes(1400), shift(0.0))]).unwrap();
+    let set = |length: u64| {
+        let arrivals: Vec<Duration> = (0..length)
+            .map(|it| Duration::from_micros(50 * it))
+            .collect();
+        TrainSet::new(Bytes(1400), vec![(ms(0), arrivals)]).unwrap()
+    };
+    let trains = TrainGroup::new(ms(0), false, vec![set(4), set(20)]).unwrap();
+    let opportunities = (0..10_000_000 / every).map(|number| Duration::from_micros(number * every));
+    ConditionalModel {
+        delays: Delays::new(vec![(ms(0), ms(10))], floor, vec![state], 8).unwrap(),
+        aligned,
+        trains: if trained { vec![trains] } else { Vec::new() },
+        saturated: Saturated::new(opportunities, ms(10_000), Bytes(1400)).unwrap(),
+        ahead: Bytes(6_000),
+        ..model()
     }
 }
 
@@ -219,4 +250,54 @@ fn losses_come_in_bursts_that_an_idle_time_ends() {
     assert!((all - 0.2).abs() < 0.02 && (behind - 0.8).abs() < 0.03);
     let (all, behind) = shares(60);
     assert!((all - 0.2).abs() < 0.02 && (behind - 0.2).abs() < 0.03);
+}
+
+/// The departures of bursts, each of `burst` packets of `size` bytes, that arrive every `gap`.
+fn flow(
+    model: ConditionalModel,
+    count: usize,
+    burst: usize,
+    size: u64,
+    gap: Duration,
+) -> Vec<Time> {
+    let mut link = link_of(model, Discipline::DropTail(Limit::bytes(60_000)), 1);
+    let mut now = at(20);
+    for number in 0..count {
+        (0..burst).for_each(|_| link.accept(now, number, Bytes(size)));
+        now += gap;
+    }
+    let all = drain(&mut link);
+    let delivered = all.iter().filter(|it| it.fate == Fate::Delivered);
+    delivered.map(|it| it.released).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_paced_flow_gets_no_more_than_the_saturated_link(
+        size in 200u64..=1500,
+        burst in 1usize..=4,
+        load in 0.1f64..3.0,
+        every in prop_oneof![Just(250u64), Just(1000)],
+        aligned: bool,
+        trained: bool,
+    ) {
+        let model = quick_model(every, aligned, trained);
+        let (bytes, capacity) = ((size * burst as u64) as f64, 1400.0 / (every as f64 * 1e3));
+        let gap = Duration::from_nanos((bytes / (load * capacity)) as u64);
+        let count = (4e9 / gap.as_nanos() as f64) as usize;
+        let sent = flow(model.clone(), count, burst, size, gap);
+        let span = Duration::from_nanos(gap.as_nanos() * count as u64);
+        let meanwhile = sent.iter().filter(|&&sent| sent < at(20) + span).count() as u64;
+        let passed = (meanwhile * size) as f64 / span.as_nanos() as f64;
+        prop_assert!(passed <= 1.01 * capacity, "{passed} of {capacity}");
+        if load > 1.1 && !aligned {
+            prop_assert!(passed >= 0.97 * capacity, "{passed} of {capacity}");
+        }
+        if load < 0.3 {
+            let free = ConditionalModel { ahead: Bytes(1 << 40), ..model };
+            prop_assert_eq!(sent, flow(free, count, burst, size, gap));
+        }
+    }
 }

@@ -62,6 +62,8 @@ pub struct ConditionalModel {
     pub reach: f64,
     /// Opportunities under saturation.
     pub saturated: Saturated,
+    /// Maximum of the bytes ahead of these opportunities behind which a single packet or a train continues.
+    pub ahead: Bytes,
     /// Losses before the queue, if any.
     pub loss: Option<LossChain>,
 }
@@ -92,7 +94,7 @@ impl ConditionalConfig {
 }
 
 const FORMAT: &str = "cellbed-conditional-model";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Maximum size of a model's file, bytes: an hour at 400 Mbit/s.
 const LARGEST: u64 = 1 << 29;
 
@@ -105,6 +107,7 @@ struct Model {
     opportunity_bytes: Bytes,
     /// Times between opportunities; the first from the start.
     opportunity_gaps_us: Vec<u32>,
+    ahead_bytes: Bytes,
     /// Time and delay.
     trend_ns: Vec<(Duration, Duration)>,
     floor: Compensation,
@@ -175,6 +178,7 @@ impl ConditionalModel {
             train_neighbours: model.train_neighbours,
             reach: model.reach,
             saturated,
+            ahead: model.ahead_bytes,
             loss: model.loss,
         })
     }

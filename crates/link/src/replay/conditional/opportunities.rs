@@ -32,6 +32,14 @@ pub(super) struct Opportunities {
     first: Time,
     /// The next opportunity of the saturated link, looked up only while packets wait.
     next: Option<Opportunity>,
+    /// Bytes of the saturated link's opportunities that are used, or were unused when last counted.
+    used: f64,
+    /// Bytes of those that had passed when last counted.
+    passed: f64,
+    /// Number of opportunities of a cycle before the last count.
+    passed_hint: usize,
+    /// Time until which too many bytes are ahead of the saturated link.
+    held: Time,
 }
 
 /// Source of the next opportunity.
@@ -60,20 +68,29 @@ impl Opportunities {
             luck: 0.0,
             first: Time::ZERO,
             next: None,
+            used: 0.0,
+            passed: 0.0,
+            passed_hint: 0,
+            held: Time::ZERO,
         }
     }
 
     /// Play the recording from `zero` on; the link is cold. Call [`saturate`](Self::saturate) next.
     pub(super) fn restart(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
-        self.playback = SaturatedPlayback::new(config, zero, offset);
         self.random = Random::new(config.seed_at(offset));
+        self.play(config, zero, offset);
     }
 
     /// Apply `config`. Call [`saturate`](Self::saturate) next.
     pub(super) fn change(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
         self.model = Arc::clone(&config.model);
-        self.playback = SaturatedPlayback::new(config, zero, offset);
         self.group = None;
+        self.play(config, zero, offset);
+    }
+
+    fn play(&mut self, config: &ConditionalConfig, zero: Time, offset: Duration) {
+        self.playback = SaturatedPlayback::new(config, zero, offset);
+        (self.used, self.passed) = (0.0, 0.0);
     }
 
     /// Return the position of `now` in the recording.
@@ -88,6 +105,7 @@ impl Opportunities {
 
     /// Begin a busy period with a packet of `size` bytes; the previous one was sent at `sent`.
     pub(super) fn wake(&mut self, now: Time, size: Bytes, sent: Option<Time>) {
+        self.hold();
         let model = &self.model;
         let position = self.playback.position(now);
         let idle = sent.map_or(Duration::MAX, |sent| now.since(sent));
@@ -99,9 +117,9 @@ impl Opportunities {
         self.busy_since = now;
         self.anchor = now;
         self.next = None;
-        self.first = now + wait;
+        self.first = self.held.max(now + wait);
         if model.aligned {
-            self.next = self.playback.first_at(now + wait);
+            self.next = self.playback.first_at(self.first);
             self.first = self.next.map_or(Time::MAX, |next| next.at);
         }
         self.source = Source::Single(self.first);
@@ -166,6 +184,7 @@ impl Opportunities {
         let next = next.max(usize::from(begun));
         if next < arrivals.len() {
             self.source = Source::Train(wanted, train, next);
+            self.hold();
         }
     }
 
@@ -175,7 +194,8 @@ impl Opportunities {
         match self.source {
             Source::Single(at) => Some(at).filter(|&at| at < Time::MAX),
             Source::Train(set, train, next) => {
-                Some(self.anchor + self.sets().get(set)?.train(train)[next])
+                let at = self.anchor + self.sets().get(set)?.train(train)[next];
+                Some(at.max(self.held))
             }
             Source::Saturated => Some(self.next?.at),
         }
@@ -207,6 +227,35 @@ impl Opportunities {
                 self.next = self.next.and_then(|next| self.playback.after(next));
                 saturated
             }
+        }
+    }
+
+    /// Record that `bytes` are sent at `now`.
+    ///
+    /// Delays of single packets and trains do not limit the rate. The saturated link does: a limited number of bytes
+    /// passes ahead of its opportunities, as through a token bucket that they fill. They are counted when the bucket
+    /// could be empty, which is seldom; so up to twice this number of bytes passes after an idle time.
+    #[inline]
+    pub(super) fn spend(&mut self, now: Time, bytes: f64) {
+        self.used += bytes;
+        if self.used - self.passed > self.model.ahead.0 as f64 {
+            let passed = self.playback.passed(now, &mut self.passed_hint);
+            self.passed = passed as f64 * self.model.saturated.size().0 as f64;
+            self.used = self.used.max(self.passed + bytes);
+        }
+        if let Source::Train(..) = self.source {
+            self.hold();
+        }
+    }
+
+    /// Find the time until which single packets and trains wait for the saturated link.
+    #[inline]
+    fn hold(&mut self) {
+        let excess = self.used - self.model.ahead.0 as f64;
+        self.held = Time::ZERO;
+        if excess > self.passed {
+            let last = (excess / self.model.saturated.size().0 as f64).ceil() as u64 - 1;
+            self.held = self.playback.time_of(last).unwrap_or(Time::MAX);
         }
     }
 

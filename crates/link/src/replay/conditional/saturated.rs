@@ -193,6 +193,26 @@ impl SaturatedPlayback {
         self.model.saturated.before(self.unwrapped(now))
     }
 
+    /// Return what [`count_before`](Self::count_before) returns. hint: see [`seek`].
+    #[inline]
+    pub(super) fn passed(&mut self, now: Time, hint: &mut usize) -> u64 {
+        let position = self.position(now).as_nanos();
+        let saturated = &self.model.saturated;
+        let within = seek(&saturated.positions, hint, |&other| other < position);
+        self.cycle / saturated.period * saturated.positions.len() as u64 + within as u64
+    }
+
+    /// Return the time of the opportunity with a number, from the start of the first cycle on; `None` past the end.
+    pub(super) fn time_of(&self, number: u64) -> Option<Time> {
+        let saturated = &self.model.saturated;
+        let count = saturated.positions.len() as u64;
+        let index = Index {
+            cycle: (number / count).saturating_mul(saturated.period),
+            within: (number % count) as usize,
+        };
+        Some(self.opportunity(index)?.at)
+    }
+
     /// Return the unwrapped position at an instant.
     fn unwrapped(&self, now: Time) -> u64 {
         self.start.saturating_add(now.since(self.zero).as_nanos())

@@ -236,6 +236,7 @@ impl<P> Conditional<P> {
             self.instant = now;
             self.credit += self.each;
         }
+        let offered = self.credit;
         // A packet leaves with the opportunity that carries most of it.
         let slack = 0.5 * self.each;
         while self.credit > 0.0 {
@@ -263,6 +264,7 @@ impl<P> Conditional<P> {
                 break;
             }
         }
+        self.opportunities.spend(now, offered - self.credit);
         if self.is_empty() {
             self.credit = 0.0;
         } else {
