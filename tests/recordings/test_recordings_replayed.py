@@ -18,7 +18,7 @@ from cellbed.experiments.calibration import calibrate_virtually, default_plan, f
 from cellbed.experiments.description import notes
 from cellbed.recordings.cellreplay import derive
 from cellbed.recordings.conditional import conditional_plan, model_text
-from cellbed.recordings.derived import cache_folder, is_conditional
+from cellbed.recordings.derived import cache_folder, is_conditional, write_replay_files
 from cellbed.recordings.description import Fixed
 from cellbed.recordings.recording import write_recording
 from cellbed.recordings.sharing import alone, learn
@@ -306,7 +306,7 @@ def test_endpoints_that_share_a_recording_get_its_capacity_together(conditional:
 
 
 @pytest.mark.parametrize(("scheduler", "advantage_ms"), [("round-robin", 0), ("proportional-fair", 100 * np.log(2))])
-def test_shares_are_learned_from_two_devices_that_compete(scheduler: str, advantage_ms: float) -> None:
+def test_shares_are_learned_from_two_devices_that_compete(tmp_path: Path, scheduler: str, advantage_ms: float) -> None:
     table = {"kind": scheduler} | ({"window": "100 ms"} if advantage_ms else {})
     plan = fit_plan(conditional_plan(), calibrate_virtually(*(link.stages for link in pair("8 Mbit/s"))))
     full = Fixed(rate_bps=12_000_000)
@@ -332,6 +332,8 @@ def test_shares_are_learned_from_two_devices_that_compete(scheduler: str, advant
     rates = [len(each.heavy_uplink.drop_nulls("arrived_ns")) for each in (single, recording)]
     assert rates[0] == pytest.approx(8e6 * 60 / (8 * 1400), rel=0.02)
     assert rates[1] < rates[0]
+    files = write_replay_files(recording, "uplink", "conditional", tmp_path)
+    assert len(files.heavy.read_text().split()) == pytest.approx(8e6 * 60 / (8 * 1400), rel=0.02)
 
 
 @pytest.mark.needs_tun
