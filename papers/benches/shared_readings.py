@@ -192,7 +192,10 @@ def compare(which: int | str, seconds: int) -> list[str]:
         described, moving, recorded = which, reference.moves, {"two devices, apart": (light, heavy)}
     else:
         description = draw(random.Random(which)) | STILL
-        one, apart = cell(description, RECORDED), Apart(*(getattr(cell(description, RECORDED), key) for key in _KEYS))
+        one, apart = (
+            cell(description, RECORDED),
+            Apart(**{key: getattr(cell(description, RECORDED), key) for key in _KEYS}),
+        )
         described, moving = json.dumps(description), description["speed_mps"] > 0
         calibration = cell(description, CALIBRATED).calibrate(which)
         carry = functools.partial(carry_outside, cell(description))
