@@ -17,9 +17,9 @@ import itertools
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,18 +139,17 @@ def _through(cell: cellbed.Cell, endpoints: int, packets: list[Packet]) -> dict[
 class Apart(Cell):
     """A cell whose second device, which saturates it, meets another copy of the cell: recordings in turn."""
 
-    @contextmanager
-    def _simulation(self, devices: int = 1) -> Iterator[Any]:
+    def _simulation(self, devices: int = 1) -> Any:
         copies = [
             Simulation(self.description, weather=self.weather, course_ns=self.position_ns) for _ in range(devices)
         ]
-        with copies[0], copies[-1]:
-            yield _Copies(copies)
+        return _Copies(copies) if devices > 1 else copies[0]
 
 
-class _Copies:
+class _Copies(ExitStack):
     def __init__(self, copies: list[Simulation]) -> None:
-        self._copies = copies
+        super().__init__()
+        self._copies = [self.enter_context(copy) for copy in copies]
 
     def send(self, direction: int, *packet: int, quiet: bool = False) -> None:
         self._copies[direction // 2].send(direction % 2, *packet, quiet=quiet)

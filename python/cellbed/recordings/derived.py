@@ -35,6 +35,8 @@ METHODS: Final[tuple[Method, ...]] = get_args(Method)
 _REVISION = 8
 """Revision of the derived files; increase it when the same recording gives other files."""
 
+_LONGEST_LIMIT = 30
+"""Maximum length of a queue's limit in bytes of text."""
 _LIGHT, _HEAVY, _OFFSETS, _MODEL, _QUEUE = "light", "heavy", "latency-offset", "model", "queue"
 
 
@@ -109,7 +111,10 @@ def _files(folder: Path, stem: str) -> ReplayFiles:
     light, offsets, model, queue = (
         path if (path := folder / f"{stem}-{part}").exists() else None for part in (_LIGHT, _OFFSETS, _MODEL, _QUEUE)
     )
-    limit = None if queue is None else int(queue.read_text(encoding="utf-8"))
+    try:
+        limit = None if queue is None else int(inputs.content(queue, _LONGEST_LIMIT))
+    except (OSError, ValueError):
+        raise RecordingError(f"{queue}: no queue's limit: remove its folder, which is made again") from None
     return ReplayFiles(folder / f"{stem}-{_HEAVY}", light, offsets, model, limit)
 
 
