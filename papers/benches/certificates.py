@@ -1,4 +1,4 @@
-"""How well the certificates of recordings predict the errors of replays, over the results of an evaluation.
+"""Agreement of the certificates of recordings with the errors of replays, over the results of an evaluation.
 
     cellbed evaluate replay --zoo --recordings 1 --results evaluation
     python papers/benches/certificates.py evaluation

@@ -142,7 +142,7 @@ def size(terminal: int) -> tuple[int, int]:
 
 
 def printed(terminal: int) -> str:
-    """What has been printed since the last look."""
+    """Return the text printed since the last look."""
     seen = b""
     while select.select([terminal], [], [], 0.5)[0]:
         seen += os.read(terminal, 4096)
