@@ -257,6 +257,25 @@ def test_the_logs_of_mm_link(world: World) -> None:
     assert sum(sign == "+" for _, sign, _ in events(down)) >= int(done.stdout)
 
 
+def test_links_of_nested_shells_have_their_own_logs_and_queues(world: World) -> None:
+    logs = {name: world.folder / f"nested-{name}.log" for name in ("outer", "inner")}
+    outer = ["mm-link", "6mbit", "6mbit", f"--uplink-log={logs['outer']}", "--"]
+    inner = ["mm-link", "12mbit", "12mbit", f"--uplink-log={logs['inner']}", "--uplink-queue=droptail"]
+    inner += ["--uplink-queue-args=packets=10", "--"]
+    command = python(COUNT.replace("time.sleep(0.0005)", "pass"), INTERNET, "100")
+    assert run(world, *outer, "mm-delay", "5", *inner, *command).returncode == 0
+    counts = {name: check(path) for name, path in logs.items()}
+    assert counts["inner"]["d"] > 0
+    assert counts["outer"]["d"] == 0
+    # What leaves the inner link reaches the outer one, 5 ms later at the earliest.
+    assert counts["outer"]["+"] == counts["inner"]["-"]
+    left, reached = (
+        [at for at, sign, _ in events(logs[name]) if sign == wanted]
+        for name, wanted in (("inner", "-"), ("outer", "+"))
+    )
+    assert all(there - then >= 5 for then, there in zip(left, reached, strict=True))
+
+
 def test_once_ends_with_the_longer_trace(world: World) -> None:
     up, down = world.folder / "once.up.log", world.folder / "once.down.log"
     (world.folder / "once.up").write_text("100\n250\n")

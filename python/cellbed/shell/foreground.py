@@ -11,8 +11,8 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from subprocess import Popen
 from types import FrameType
+from typing import Any, Protocol
 
 from cellbed.support.interruption import wait_with_handlers
 from cellbed.testbed.machine.process import inhabitants
@@ -49,6 +49,16 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+class Command(Protocol):
+    """A started process, such as :class:`subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | Any: ...
+    def wait(self) -> int: ...
+
+
 class Foreground:
     """Waits for one command.
 
@@ -59,7 +69,7 @@ class Foreground:
 
     def __init__(self, *, hanging_up: bool = False) -> None:
         self._hanging_up = hanging_up
-        self._command: Popen[bytes] | None = None
+        self._command: Command | None = None
         self.ended_by: int | None = None
         self.out_of_time = False
         self._escalation = [signal.SIGHUP, signal.SIGKILL]
@@ -78,7 +88,7 @@ class Foreground:
         signal.signal(signal.SIGCONT, self._continue)
         signal.signal(signal.SIGALRM, self._escalate)
 
-    def wait(self, command: Popen[bytes], other_ended: Callable[[int], None]) -> int:
+    def wait(self, command: Command, other_ended: Callable[[int], None]) -> int:
         """Wait until `command` has ended and return its status as a shell would: 128+n for signal n.
 
         other_ended: called with the process id of another child that has ended; must reap that child.
@@ -109,7 +119,7 @@ class Foreground:
         """End the command when the shell can no longer serve it."""
         self._end(signal.SIGTERM, None)
 
-    def _stop_with(self, command: Popen[bytes]) -> None:
+    def _stop_with(self, command: Command) -> None:
         """Stop as well, unless the command runs again by now, so that the caller's shell takes the terminal back.
 
         Ctrl-Z stops both processes, and `fg` continues them one after the other: the command may have stopped only

@@ -62,13 +62,24 @@ class ShellLink:
     """The two directions of a shell's link, seen from the command: the uplink leads out of the shell.
 
     prefix: prefix of the device's name on the host, before the process number. mahimahi: use the addresses and the
-    inner device name of Mahimahi's shells.
+    inner device name of Mahimahi's shells. around: link of the shell around this one if the same emulator has both.
     """
 
     uplink: ShellDirection = field(default_factory=ShellDirection)
     downlink: ShellDirection = field(default_factory=ShellDirection)
     prefix: str = field(default="cellbed", kw_only=True)
     mahimahi: bool = field(default=False, kw_only=True)
+    around: ShellLink | None = field(default=None, kw_only=True)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user."""
+        return tuple(note for *_, direction in self._directions for note in direction.notes)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """File descriptors that the emulator must inherit."""
+        return tuple(number for *_, direction in self._directions for number in direction.descriptors)
 
     def emulator_config(
         self,
@@ -83,11 +94,13 @@ class ShellLink:
         devices: inside and outside, as in :class:`cellbed.shell.gateway.Gateway`. packet_log: file for the record of
         every packet. control: path of the emulator's control socket.
         """
+        ends = [
+            {"name": name, "device": device, "addresses": [f"{ipv4}/32", f"{ipv6}/128"]}
+            for (name, ipv4, ipv6), device in zip(pair.ends, devices, strict=True)
+        ]
+        between = dict.fromkeys(it for _, source, target, _ in self._directions for it in (source, target))
         return {
-            "vertices": [
-                {"name": name, "device": device, "addresses": [f"{ipv4}/32", f"{ipv6}/128"]}
-                for (name, ipv4, ipv6), device in zip(pair.ends, devices, strict=True)
-            ],
+            "vertices": [*ends, *({"name": name} for name in between if name not in (INSIDE, OUTSIDE))],
             "default_vertex": OUTSIDE,
             "directions": [direction.config(*ends) for *ends, direction in self._directions],
             "packet_log": str(packet_log.absolute()) if packet_log else None,
@@ -97,8 +110,17 @@ class ShellLink:
 
     @property
     def _directions(self) -> tuple[tuple[str, str, str, ShellDirection], ...]:
-        """Name, source, target and stages of both directions."""
-        return ("uplink", INSIDE, OUTSIDE, self.uplink), ("downlink", OUTSIDE, INSIDE, self.downlink)
+        """Name, source, target and stages of all directions, beginning with the link next to the command."""
+        found: list[tuple[str, str, str, ShellDirection]] = []
+        link: ShellLink | None = self
+        here, suffix = INSIDE, ""
+        while link is not None:
+            number = len(found) // 2 + 1
+            there = OUTSIDE if link.around is None else f"between-{number}"
+            found.append((f"uplink{suffix}", here, there, link.uplink))
+            found.append((f"downlink{suffix}", there, here, link.downlink))
+            link, here, suffix = link.around, there, f"-{number + 1}"
+        return tuple(found)
 
     def account(self, pair: Pair, started_ns: int) -> dict[str, Any]:
         """Return the keys of ``run.json`` that readers of the packet log need.
@@ -114,7 +136,7 @@ class ShellLink:
                     "index": index,
                     "name": way,
                     "link": "shell",
-                    "way": way,
+                    "way": way.partition("-")[0],
                     "from": source,
                     "to": target,
                     "description": direction.description,

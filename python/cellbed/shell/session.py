@@ -103,7 +103,7 @@ def run_shell(
     global _program
     _program = program
     command = list(command) or [_login_shell()]
-    for note in dict.fromkeys((*link.uplink.notes, *link.downlink.notes)):
+    for note in dict.fromkeys(link.notes):
         _say(note)
     way = wayout.WayOut("none") if offline else wayout.find_way_out(granted=serve is None)
     with contextlib.ExitStack() as stack:
@@ -138,8 +138,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
     gateway = _open_gateway(link, way, agents, stack)
     stack.callback(gateway.close)
     config = link.emulator_config(gateway.pair, gateway.devices, packet_log=packet_log, control=control)
-    logs = (*link.uplink.descriptors, *link.downlink.descriptors)
-    bed = stack.enter_context(Testbed(config, record.identifier, descriptors=(*gateway.descriptors, *logs)))
+    bed = stack.enter_context(Testbed(config, record.identifier, descriptors=(*gateway.descriptors, *link.descriptors)))
     gateway.hand_over()
     around = _Surroundings(record.identifier, link, bed.emulator, gateway, control, packet_log, agents=agents)
     if way.kind != "none":

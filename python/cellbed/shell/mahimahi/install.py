@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -56,6 +57,17 @@ def is_on_path(prefix: Path) -> bool:
     """Return whether ``PREFIX/bin`` is on the PATH."""
     folder = (prefix / "bin").resolve()
     return any(Path(entry).resolve() == folder for entry in os.environ.get("PATH", "").split(":") if entry)
+
+
+def find_launcher(word: str) -> str | None:
+    """Return the name of the command that the program `word` launches from this installation, or None."""
+    name, path = Path(word).name, shutil.which(word)
+    if name not in COMMANDS or path is None:
+        return None
+    try:
+        return name if Path(path).read_text(errors="replace", encoding="utf-8") == _script(name) else None
+    except OSError:
+        return None
 
 
 def _paths(prefix: Path) -> list[tuple[str, Path]]:

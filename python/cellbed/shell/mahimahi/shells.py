@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import random
+import signal
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from cellbed.shell.foreground import Foreground
 from cellbed.shell.link import ShellDirection, ShellLink, Stage
 from cellbed.shell.mahimahi.arguments import (
     CommandLine,
@@ -28,6 +30,7 @@ from cellbed.shell.mahimahi.arguments import (
 from cellbed.shell.meter import ShellMeter
 from cellbed.shell.session import GATEWAY_VARIABLE, Serve, run_shell
 from cellbed.support.ways import WAYS
+from cellbed_node.processes import die_with_parent
 
 BASE_VARIABLE = "MAHIMAHI_BASE"
 """In the command's environment: address of the outermost gateway, at which the host is reached."""
@@ -44,6 +47,10 @@ _METERS = {
     "uplink": ("meter-uplink", "meter-uplink-delay", "meter-all"),
     "downlink": ("meter-downlink", "meter-downlink-delay", "meter-all"),
 }
+_JOINING = ("mm-link", "mm-delay", "mm-loss", "mm-onoff", "mm-intermittent", "mm-meter")
+"""Commands that may join the emulator of the shell around them."""
+_around: ShellLink | None = None
+"""Link of the shell around this process's, if one emulator has both."""
 _LINK_USAGE = """\
 Usage: mm-link UPLINK DOWNLINK [OPTION]... [COMMAND]
 
@@ -281,6 +288,9 @@ def run(
     """Run the shell. prefix: prefix of the prompt. program: prefix of messages; default: ``mm-`` and the first word of
     `prefix`. more: additional environment variables. Others: as in :func:`run_shell`."""
     shown = tuple(way for way in WAYS if line.has(*_METERS[way]))
+    shell = replace(shell, around=_around, mahimahi=True)
+    if not (shown or line.publish or seconds is not None or program) and (name := _inner_shell(line.command)):
+        return _run_within(shell, prefix, name, line.command[1:])
     published = []
     if line.publish:
         from cellbed.shell.publish import parse
@@ -299,7 +309,7 @@ def run(
         }
 
     return run_shell(
-        replace(shell, prefix="cellbed" if program else prefix.strip("[] ").split()[0], mahimahi=True),
+        replace(shell, prefix="cellbed" if program else prefix.strip("[] ").split()[0]),
         line.command,
         publish=published,
         meter=ShellMeter(directions=shown) if shown else None,
@@ -310,3 +320,49 @@ def run(
         hanging_up=True,
         program=program or f"mm-{prefix.strip('[] ').split()[0]}",
     )
+
+
+@dataclass(slots=True)
+class _Fork:
+    """The shell inside this one: a fork of this process, with what :class:`Foreground` uses of a command."""
+
+    pid: int
+    returncode: int | None = None
+
+    def wait(self) -> int:
+        """Return the exit status; -n after signal n."""
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+
+def _inner_shell(command: Sequence[str]) -> str | None:
+    """Return the name of the command if it is a shell whose link may join this one's."""
+    if not command or any(word.startswith("--p") for word in command):
+        return None  # --publish, or an abbreviation: the shell around makes the port reachable
+    from cellbed.shell.mahimahi.install import find_launcher
+
+    name = find_launcher(command[0])
+    return name if name in _JOINING else None
+
+
+def _run_within(shell: ShellLink, prefix: str, name: str, arguments: Sequence[str]) -> int:
+    """Run the command `name`, a shell inside `shell`, with one emulator for both links.
+
+    Each packet then wakes one emulator only. This process stays as the one that the caller knows.
+    """
+    global _around
+    parent, child = os.getpid(), os.fork()
+    if child:
+        foreground = Foreground(hanging_up=True)
+        foreground.install_handlers()
+        status = foreground.wait(_Fork(child), lambda _: None)
+        return status if foreground.ended_by is None else 128 + foreground.ended_by
+    die_with_parent()
+    if os.getppid() != parent:
+        return 128 + signal.SIGKILL
+    Path("/proc/self/comm").write_text(name, encoding="utf-8")
+    _around = shell
+    os.environ[PREFIX_VARIABLE] = os.environ.get(PREFIX_VARIABLE, "") + prefix
+    from cellbed.shell.mahimahi.__main__ import main
+
+    return main([name, *arguments])
