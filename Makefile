@@ -70,13 +70,8 @@ wheels:  ## wheels and source distributions, with SBOM, in build/dist
 	@scripts/build.sh release
 	$(VENV)/auditwheel show build/dist/cellbed-[0-9]*.whl
 
-bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
-	$(VENV)/python benches/comparison.py
-	$(VENV)/python benches/emulator_targets.py
-	$(VENV)/python benches/start_up.py
-	$(VENV)/python benches/link_python.py
-	$(VENV)/python datacentre/benches/fabric_instructions.py
-	$(VENV)/python benches/fast_link.py
+bench: setup-test  ## figures with targets beside peers, in ten minutes; the file for the next comparison: build/benches
+	$(VENV)/python benches/performance.py
 
 docs: setup  ## the documentation as a site, build/site/index.html
 	@$(VENV)/uv pip install --quiet --no-config --system-certs --python $(VENV)/python --no-deps -r requirements/docs.txt && $(VENV)/python scripts/docs_site.py

@@ -23,7 +23,17 @@ from pathlib import Path
 
 from measuring import Figures, Meter, format_range
 from peers.shells import Link, Shell, all_shells
-from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, command_behind, one_way_delays, split_processes
+from peers.traffic import (
+    DATAGRAMS,
+    STAMPS,
+    TCP,
+    DatagramSink,
+    TcpSink,
+    command_behind,
+    discard_waiting,
+    one_way_delays,
+    split_processes,
+)
 from rich.progress import Progress
 from rich.table import Table
 
@@ -108,8 +118,13 @@ def delay(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
         receiver.bind(("0.0.0.0", 0))
         count = int(200 * max(seconds, 2))
         arguments = [shell.far_end, receiver.getsockname()[1], count, int(seconds)]
-        with run_behind_link(shell, link, STAMPS, arguments, folder):
+        with run_behind_link(shell, link, STAMPS, arguments, folder) as root:
+            one_way_delays(receiver, 1)
+            meter = Meter(*split_processes(root, STAMPS)[0])
+            # Listing the processes takes some ms: leave out what came meanwhile.
+            count -= 1 + discard_waiting(receiver)
             delays = one_way_delays(receiver, count)
+            cores = meter.share
     if len(delays) < count // 2:
         raise _failure(folder, f"only {len(delays)} of {count} datagrams came")
     asked = link.delay_ms * 1_000_000 if shell.name != "plain veth" else 0
@@ -119,6 +134,7 @@ def delay(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
         "p99": errors[int(0.99 * (len(errors) - 1))],
         "least": errors[0],
         "lost": float(count - len(delays)),
+        "cores": cores,
     }
 
 
@@ -207,6 +223,21 @@ def enter_network() -> None:
     subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
 
 
+def shells_here(folder: Path) -> tuple[list[Shell], list[str]]:
+    """Install our replacements of Mahimahi's commands below `folder`. Return the shells, and why others are missing."""
+    stand_in = folder / "prefix"
+    install = (sys.executable, "-m", "cellbed", "mahimahi", "install", "--prefix", str(stand_in))
+    subprocess.run(install, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    present, absent = [], []
+    for shell in all_shells(stand_in):
+        reason = shell.missing()
+        if reason is None:
+            present.append(shell)
+        else:
+            absent.append(f"{shell.name} is left out: {reason}")
+    return present, absent
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -224,16 +255,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="cellbed-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        stand_in = folder / "prefix"
-        install = (sys.executable, "-m", "cellbed", "mahimahi", "install", "--prefix", str(stand_in))
-        subprocess.run(install, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        present, absent = [], []
-        for shell in all_shells(stand_in):
-            reason = shell.missing()
-            if reason is None:
-                present.append(shell)
-            else:
-                absent.append(f"{shell.name} is left out: {reason}")
+        present, absent = shells_here(folder)
         values: dict[str, dict[str, dict[str, list[float]]]] = {}
         failures: dict[str, dict[str, str]] = {}
         errors = Console(stderr=True)

@@ -5,6 +5,7 @@ The programs behind the link are passed to a bare interpreter as text: their use
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import sys
@@ -133,6 +134,16 @@ def one_way_delays(receiver: socket.socket, count: int) -> list[int]:
         delays.append(time.monotonic_ns() - int.from_bytes(data[:8], "big"))
         receiver.settimeout(1.0)
     return delays
+
+
+def discard_waiting(receiver: socket.socket) -> int:
+    """Discard the datagrams that wait in the socket. Return their number."""
+    receiver.settimeout(0.0)
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while receiver.recv(2048):
+            count += 1
+    return count
 
 
 def _child_ids() -> dict[int, list[int]]:
