@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,22 @@ def other_cases(seconds: float, folder: Path) -> Iterator[Case]:
         yield case("start", f"run of {endpoints} endpoints", _numbered(start_up.once, folder, endpoints), *targets)
     stand = _numbered(start_up.stand, folder, 500)
     yield case("start", "500 nodes without programs", stand, Target("down_s", 2))
+    beside = {OURS: partial(classify, 4, folder), "quiet": partial(classify, 0, folder)}
+    yield Case("busy", "image classification beside 4 busy loops", beside, (Target("p50 ms", 1.02, "quiet"),))
     for name, measure, largest in large_runs.cases(folder):
         yield case("runs", name, measure, *(Target(*limit) for limit in largest))
+
+
+def classify(loops: int, folder: Path) -> Figures:
+    """Measure the median of requests to a service over LTE beside busy loops, ms."""
+    out = folder / f"busy-{time.monotonic_ns()}"
+    text = (ROOT / "scenarios" / "offload-lte.toml").read_text().partition("[[faults]]")[0]
+    scenario = folder / "busy.toml"
+    scenario.write_text(text.replace('duration = "60 s"', 'duration = "10 s"'))
+    with busy_loops(loops):
+        large_runs.cost("run", str(scenario), "--out", str(out))
+    summary = json.loads(next(out.glob("*/summary.json")).read_text())
+    return {"p50 ms": 1e3 * summary["applications"][0]["percentiles"][0]["value"]}
 
 
 def _numbered(measure: Callable[[Path, int, int], Figures], folder: Path, endpoints: int) -> Callable[[], Figures]:
@@ -199,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1, help="measurements of each case (default: 1)")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement (default: 4)")
-    parser.add_argument("--only", choices=("delay", "throughput", "emulator", "start", "runs"), action="append")
+    parser.add_argument("--only", choices=("delay", "throughput", "emulator", "start", "busy", "runs"), action="append")
     parser.add_argument("--json", type=Path, help="file to write (default: build/benches/COMMIT.json)")
     parser.add_argument("--before", type=Path, help="file to compare with")
     asked = parser.parse_args()

@@ -1,6 +1,9 @@
 """The proof notices a link or a limit that is not what was asked."""
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,34 @@ def groups() -> Iterator[list[Group]]:
     groups = cgroups.open_groups(f"run-test-{os.getpid()}", lambda path: None)
     yield [groups.create(f"endpoint-{number}") for number in range(4)]
     groups.remove()
+
+
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@needs_limits
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set the weight of a group beside all others")
+def test_nodes_go_before_other_programs(groups: list[Group]) -> None:
+    processor = min(os.sched_getaffinity(0))
+    spin = [sys.executable, "-I", "-c", f"import os; os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"]
+
+    def join() -> None:
+        for file in groups[0].join_files:
+            Path(file).write_text("0")
+
+    started = [subprocess.Popen(spin, preexec_fn=join if first else None) for first in (True, False, False, False)]
+    try:
+        while sum(used := [processor_seconds(process.pid) for process in started]) < 2:
+            time.sleep(0.05)
+        own, *others = used
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    # With equal weights, the node would have a quarter, or half if the kernel makes a group of the session's processes.
+    assert own > 4 * sum(others)
 
 
 def test_equal_lines_of_many_nodes_are_one() -> None:

@@ -36,6 +36,10 @@ PROCESSES = "pids"
 MOST_PROCESSES = 4096
 """Maximum number of processes and threads of a node; a whole run has at most half of the machine's limit."""
 
+_LARGEST_WEIGHTS = {"cpu.weight": "10000", "cpu.shares": "262144"}
+"""Largest share of the processors beside other groups and programs, by file of version 2 (cgroup-v2.rst) and of version
+1 (sched-design-CFS.rst). Nodes go before other programs, up to their limits."""
+
 ASIDE = "supervisor"
 """Name of the group for earlier processes, a sibling of the groups of runs (version 2)."""
 
@@ -138,6 +142,8 @@ class Groups:
             folder.mkdir(parents=True)
             self._locks.append(hold(folder))
             _limit_processes(folder, int(_read(Path("/proc/sys/kernel/pid_max"))) // 2)
+            _prefer(folder.parent)
+            _prefer(folder)
             if version == 2:
                 _write(folder / "cgroup.subtree_control", _controllers_below(folder))
 
@@ -374,6 +380,14 @@ def _controllers_below(folder: Path) -> str:
 def _limit_processes(folder: Path, most: int) -> None:
     if (file := folder / "pids.max").exists():
         _write(file, str(most))
+
+
+def _prefer(folder: Path) -> None:
+    """Give a group the largest weight, where this user may."""
+    for name, largest in _LARGEST_WEIGHTS.items():
+        if (file := folder / name).exists():
+            with contextlib.suppress(PermissionError):
+                _write(file, largest)
 
 
 def _write(path: Path, text: str) -> None:
