@@ -15,7 +15,7 @@ import pytest
 
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine.process import Place
-from emulator_process import EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
+from emulator_process import EDGE, EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
 from emulator_transfers import transfer
 from run_commands import has_ended
 from shell_world import wait_until
@@ -40,6 +40,30 @@ def test_no_packet_is_early(tmp_path: Path) -> None:
     core = log[log["direction"] == 1]
     assert (core["packet"] == uplink["packet"]).all()
     assert (core["arrived"] == uplink["departed"]).all()
+
+
+def test_packets_arrive_when_they_are_sent_even_if_read_later(tmp_path: Path) -> None:
+    send = "import socket, time; flow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n" + (
+        f"for _ in range(3): print(time.monotonic_ns()); flow.sendto(b'x', ('{EDGE[4]}', 9)); time.sleep(0.005)"
+    )
+    sent, continued = [], []
+    with EmulatorProcess(line_of_two([], [], tmp_path)) as emulator:
+        emulator.ready()
+        for _ in range(20):  # the kernel's stamps begin some time after the nodes are ready
+            os.kill(emulator.process.pid, signal.SIGSTOP)
+            try:
+                sent += [int(line) for line in emulator.run("endpoint", [sys.executable, "-c", send]).split()]
+                continued += 3 * [time.monotonic_ns()]
+            finally:
+                os.kill(emulator.process.pid, signal.SIGCONT)
+            while emulator.status()["core.uplink"]["delivered"] < len(sent):
+                pass
+        emulator.stop()
+    arrived = packets(tmp_path)
+    arrived = arrived[(arrived["direction"] == 0)]["arrived"]
+    assert len(arrived) == len(sent)
+    assert (arrived >= np.array(sent)).all()
+    assert (arrived[-3:] < np.array(continued[-3:])).all()
 
 
 def test_constant_rate_is_met_and_the_rest_is_dropped_and_counted(tmp_path: Path) -> None:

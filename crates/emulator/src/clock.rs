@@ -36,6 +36,39 @@ pub fn timespec(nanos: u64) -> Timespec {
     }
 }
 
+/// Conversion of stamps of `CLOCK_REALTIME`, which may be set at any time.
+#[derive(Default)]
+pub struct RealTime {
+    /// Difference to the clock of [`now`], ns.
+    ahead: u64,
+    /// Number of settings of the clock.
+    settings: u64,
+}
+
+impl RealTime {
+    /// Maximum change of the difference between two looks if nobody has set the clock, ns.
+    const CHANGE: u64 = 5_000;
+
+    /// Compare both clocks. Return the number of settings of the clock so far.
+    ///
+    /// Stamps taken since a setting may be converted, older ones may not.
+    #[expect(clippy::disallowed_methods)]
+    pub fn look(&mut self) -> u64 {
+        // In this order: an interruption in between moves stamps into the future, never into the past.
+        let real = clock_gettime(ClockId::Realtime);
+        let real = real.tv_sec as u64 * 1_000_000_000 + real.tv_nsec as u64;
+        let ahead = real.saturating_sub(now().as_nanos());
+        self.settings += u64::from(ahead.abs_diff(self.ahead) > Self::CHANGE);
+        self.ahead = ahead;
+        self.settings
+    }
+
+    /// Return the instant of a stamp, ns.
+    pub fn to_monotonic(&self, stamp: u64) -> Time {
+        Time::from_nanos(stamp.saturating_sub(self.ahead))
+    }
+}
+
 /// Sleep until `deadline` or until a signal.
 pub fn sleep_until(deadline: Time) {
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(deadline.as_nanos()));

@@ -26,7 +26,11 @@ use crate::node::{Interface, Node};
 use crate::probe::{Flow, probe};
 use crate::process;
 use crate::socket::{ControlSocket, SocketFile};
+use crate::stamps::Stamps;
 use crate::writer::{Lost, Pieces};
+
+/// Maximum number of devices with time stamps of the kernel.
+const MOST_STAMPED: usize = 16;
 
 /// A command.
 #[derive(Debug, Deserialize)]
@@ -166,6 +170,7 @@ fn serve() -> Result<()> {
         requests,
         mailbox,
     };
+    supervisor.stamp_packets()?;
     let file = control.map(|it| answer_clients(it, &inputs)).transpose()?;
     emit(&supervisor.ready(in_user_namespace))?;
     listen(input, inputs, file.clone())?;
@@ -261,6 +266,37 @@ impl Supervisor {
             // The client may have gone.
             let _ = client.send(answer);
         }
+    }
+
+    /// Let the kernel stamp the packets of a few devices, in the background: each device takes 10 ms to begin with and
+    /// 20 ms to end with.
+    fn stamp_packets(&self) -> Result<()> {
+        let tuns = self.nodes.iter().enumerate();
+        let tuns =
+            tuns.filter_map(|(vertex, node)| Some((vertex, Arc::clone(&node.as_ref()?.tun))));
+        let tuns: Vec<_> = tuns.collect();
+        if tuns.len() > MOST_STAMPED {
+            return Ok(());
+        }
+        let (requests, mailbox) = (self.requests.clone(), Arc::clone(&self.mailbox));
+        let work = move || {
+            for (vertex, tun) in tuns {
+                match Stamps::open(&tun) {
+                    Ok(stamps) => {
+                        let request = move |engine: &mut Engine| engine.stamp(vertex, stamps);
+                        // The engine may have ended.
+                        let _ = requests.send(Box::new(request));
+                        let _ = rustix::io::write(&*mailbox, &1u64.to_ne_bytes());
+                    }
+                    Err(error) => tracing::info!("packets arrive when they are read: {error}"),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("stamps".into()).spawn(work);
+        thread
+            .map(drop)
+            .trying(|| "start a thread".into())
+            .map_err(Into::into)
     }
 
     /// Execute a command; return its event.

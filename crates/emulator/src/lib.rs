@@ -6,6 +6,7 @@
 //!
 //! [`emulate`] is the process, controlled by JSON lines; [`enter`] moves a program into a node.
 
+mod ahead;
 mod clock;
 mod config;
 mod control;
@@ -30,6 +31,7 @@ mod process;
 mod proxy;
 mod socket;
 mod stages;
+mod stamps;
 mod tun;
 mod wake;
 mod writer;

@@ -50,6 +50,18 @@ impl Records {
         })
     }
 
+    /// Return whether the run has no files.
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            packets,
+            series,
+            lateness,
+            mahimahi,
+        } = self;
+        let mahimahi = mahimahi.iter().all(Option::is_none);
+        packets.is_none() && series.is_none() && lateness.is_none() && mahimahi
+    }
+
     /// Send the records appended so far to the writer threads.
     pub fn flush(&mut self) {
         // Idle bins that others may follow are not written yet.

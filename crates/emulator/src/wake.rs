@@ -7,6 +7,7 @@ use cellbed_link::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
+use crate::ahead::Ahead;
 use crate::clock::{Alarm, now, timespec};
 use crate::error::{Result, Trying};
 
@@ -22,6 +23,7 @@ pub struct Wake {
     alarm: Alarm,
     /// True if a timeout of the wait is as exact as the alarm: the kernel rounds timeouts of ordinary threads.
     pub exact: bool,
+    ahead: Ahead,
 }
 
 impl Wake {
@@ -33,6 +35,7 @@ impl Wake {
             epoll,
             alarm: Alarm::new()?,
             exact: false,
+            ahead: Ahead::new(now()),
         };
         wake.watch(&wake.alarm, ALARM)?;
         Ok(wake)
@@ -51,16 +54,43 @@ impl Wake {
         Ok(deleted.trying(|| "leave a device".into())?)
     }
 
-    /// Sleep until `deadline` or until a descriptor is readable. Writes the tokens of readable descriptors into
-    /// `called`. May return earlier without tokens.
-    pub fn wait(&mut self, deadline: Time, called: &mut Vec<u64>) -> Result<()> {
+    /// Sleep from `before` (now) until `deadline` or until a descriptor is readable. Writes the tokens of readable descriptors into
+    /// `called`. May return earlier without tokens. With `punctual`, the sleep ends [earlier](Ahead), and the rest is
+    /// waited for without sleep.
+    pub fn wait(
+        &mut self,
+        before: Time,
+        deadline: Time,
+        punctual: bool,
+        called: &mut Vec<u64>,
+    ) -> Result<()> {
         called.clear();
-        let span = deadline.since(now()).as_nanos();
-        if span > 0 && !self.exact {
-            self.alarm.set(deadline)?;
-            return self.look(None, called);
+        let until = match punctual {
+            true => self.ahead.wake_up(before, deadline),
+            false => deadline,
+        };
+        if until <= before {
+            self.look(Some(&timespec(0)), called)?;
+        } else if self.exact {
+            self.look(Some(&timespec(until.since(before).as_nanos())), called)?;
+        } else {
+            self.alarm.set(until)?;
+            self.look(None, called)?;
         }
-        self.look(Some(&timespec(span)), called)
+        if !punctual {
+            return Ok(());
+        }
+        let woken = now();
+        if called.is_empty() && until > before {
+            self.ahead.on_wake_up(woken.since(until));
+        }
+        let mut time = woken;
+        while until < deadline && called.is_empty() && time < deadline {
+            self.look(Some(&timespec(0)), called)?;
+            time = now();
+        }
+        self.ahead.on_waited(time.since(woken));
+        Ok(())
     }
 
     /// Sleep until `deadline` or until `also` is readable, ignoring the watched descriptors.

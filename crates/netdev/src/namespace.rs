@@ -20,6 +20,9 @@ const THREAD_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// `_IO(0xb7, 1)` of linux/nsfs.h.
 const NS_GET_USERNS: libc::Ioctl = 0xb701;
 
+/// `_IO('T', 227)` of linux/if_tun.h.
+const TUNGETDEVNETNS: libc::Ioctl = 0x54e3;
+
 /// Return whether this process may create network namespaces and devices in them without a user namespace.
 pub fn is_privileged() -> bool {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
@@ -117,6 +120,18 @@ impl NetworkNamespace {
         Ok(Self {
             descriptor: file.into(),
         })
+    }
+
+    /// Return the namespace of a TUN device. Errors: the caller may not administrate it.
+    pub fn of_device(tun: BorrowedFd<'_>) -> Result<Self> {
+        // SAFETY: the request takes no argument and returns a new descriptor or -1.
+        let descriptor = unsafe { libc::ioctl(tun.as_raw_fd(), TUNGETDEVNETNS) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error())
+                .trying(|| "open the namespace of a device".into());
+        }
+        // SAFETY: the descriptor is new, and nothing else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
     }
 
     /// Run `work` in a thread inside this namespace. Sockets and devices it opens stay in the namespace.

@@ -1,8 +1,9 @@
 //! The event loop in real time: packets from devices through the path model and back to devices.
 //!
 //! Inside, packets have the model's times: a packet that departs from one direction arrives at the next direction at
-//! the same instant, even if the loop polls later. Only at the ends the clock decides. A packet arrives when it is
-//! read, and is written when the clock has reached its departure, never before.
+//! the same instant, even if the loop polls later. Only at the ends the clock decides. A packet arrives when a program
+//! has sent it, if the kernel has [stamped](crate::stamps) it, or else when it is read. It is written when the clock has
+//! reached its departure, never before.
 
 mod requests;
 
@@ -15,7 +16,7 @@ use std::sync::mpsc::Receiver;
 use cellbed_link::{Bytes, Duration, Fate, Graph, GraphConfig, Onward, Outcome, Packets, Time};
 use cellbed_tcp::proxy::{Place, Side};
 
-use crate::clock::{now, sleep_until};
+use crate::clock::{RealTime, now, sleep_until};
 use crate::config::Config;
 use crate::error::Result;
 use crate::lateness::{Lateness, Seconds};
@@ -30,6 +31,7 @@ use crate::pool::{Packet, Pool, Segment};
 use crate::process::{request_real_time, sleep_precisely, total_memory};
 use crate::proxy::{Made, Port, Verdict};
 use crate::stages::bound_all;
+use crate::stamps::Stamps;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
 
@@ -47,6 +49,7 @@ const MAILBOX: u64 = u64::MAX - 1;
 /// A vertex with a device.
 struct Device {
     tun: Option<Arc<Tun>>,
+    stamps: Option<Stamps>,
     outbox: Outbox,
     /// Directions and outcomes of the segments in the outbox, in the same order.
     leaving: Vec<(u16, Outcome<Segment>)>,
@@ -67,6 +70,7 @@ pub struct Engine {
     /// True if a request has stopped the loop.
     finished: bool,
     wake: Wake,
+    real: RealTime,
     lateness: Lateness,
     seconds: Seconds,
     read: u64,
@@ -112,6 +116,7 @@ impl Engine {
         }
         let device = |tun| Device {
             tun,
+            stamps: None,
             outbox: Outbox::default(),
             leaving: Vec::new(),
         };
@@ -123,6 +128,7 @@ impl Engine {
             pool: Pool::new((memory / 4) as usize),
             room,
             records,
+            real: RealTime::default(),
             lateness: Lateness::default(),
             seconds: Seconds::new(zero),
             read: 0,
@@ -151,13 +157,19 @@ impl Engine {
         sleep_precisely();
         self.wake.exact = request_real_time();
         let mut called = Vec::with_capacity(64);
-        let mut flush = now() + FLUSH;
+        let every = match self.records.is_empty() {
+            true => Duration::from_secs(1),
+            false => FLUSH,
+        };
+        let mut flush = now() + every;
         let mut drained = true;
         loop {
-            let departure = self.next_event();
-            let departure = departure.map(|time| self.pace.deadline(time));
+            let event = self.next_event();
+            let departure = event.map(|time| self.pace.deadline(time));
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
+            // A departure that the pace does not delay is written to the microsecond, if the budget allows.
+            let punctual = event == Some(deadline);
             if std::mem::take(&mut self.crowded) {
                 // Unread devices stay readable, so the loop waits for time alone to free slots.
                 self.wake.nap(deadline, &*self.mailbox)?;
@@ -165,17 +177,19 @@ impl Engine {
             if drained && let Some(until) = self.pace.pause(deadline) {
                 sleep_until(until);
             }
-            self.wake.wait(deadline, &mut called)?;
+            // Packets sent before this instant are read in this turn, unless too many wait.
+            let looked = now();
+            self.wake.wait(looked, deadline, punctual, &mut called)?;
             drained = true;
             let mut packets = 0;
-            for &token in &called {
-                if token != MAILBOX {
-                    let count = self.ingest(token as usize)?;
-                    drained &= count < BATCH;
-                    packets += count;
-                } else if self.handle_requests() {
-                    return Ok(());
-                }
+            for &token in called.iter().filter(|&&token| token != MAILBOX) {
+                let count = self.ingest(token as usize)?;
+                drained &= count < BATCH;
+                packets += count;
+            }
+            // Requests come last: they end the time of earlier packets.
+            if called.contains(&MAILBOX) && self.handle_requests() {
+                return Ok(());
             }
             let now = now();
             self.seconds.on_look(now, deadline);
@@ -188,8 +202,8 @@ impl Engine {
                 self.write_all();
             }
             if now >= turn {
-                self.flush(now);
-                flush = now + FLUSH;
+                self.flush(looked, now);
+                flush = now + every;
             }
         }
     }
@@ -197,37 +211,56 @@ impl Engine {
     /// Read at most a batch of packets from the device of `vertex` into the path model. Return their number.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + pace::READING;
+        if let Some(stamps) = &mut self.devices[vertex].stamps {
+            stamps.on_look(self.real.look());
+        }
         for count in 0..BATCH {
-            let Some(tun) = &self.devices[vertex].tun else {
+            let Device { tun, stamps, .. } = &mut self.devices[vertex];
+            let Some(device) = tun else {
                 return Ok(count);
             };
             let ready = self.pool.make_ready();
-            let Some(space) = self.pool.landing().filter(|_| ready) else {
+            let Some([small, large]) = self.pool.landing().filter(|_| ready) else {
                 self.crowded = true;
                 return Ok(count);
             };
-            let length = match tun.receive(space)? {
+            let received = device.receive([&mut *small, large])?;
+            let now = now();
+            let length = match received {
                 Received::Packet(length) => length,
-                Received::Nothing => return Ok(count),
+                Received::Nothing => {
+                    if let Some(stamps) = stamps {
+                        stamps.on_empty(now, &self.real);
+                    }
+                    return Ok(count);
+                }
                 Received::Gone => {
                     // A deleted device would wake the loop for ever.
-                    self.wake.forget(&**tun)?;
-                    self.devices[vertex].tun = None;
+                    self.wake.forget(&**device)?;
+                    *tun = None;
                     return Ok(count);
                 }
             };
-            let now = now();
+            let sent = stamps.as_mut().and_then(|stamps| {
+                let head = small.get(VNET_BYTES..length.min(small.len()))?;
+                stamps.take(head, length - VNET_BYTES, &self.real)
+            });
+            // Time does not run backwards: another packet may have been processed first.
+            let at = sent.map_or(now, |sent| sent.max(self.graph.clock()).min(now));
             // The model first processes earlier events: they may free room for this packet.
-            self.advance(now);
+            self.advance(at);
             if let Some(slot) = self.pool.keep(length) {
-                match self.admit(vertex, slot, length, now) {
-                    Some((direction, segments)) => self.enter(slot, segments, direction, now),
+                match self.admit(vertex, slot, length, at) {
+                    Some((direction, segments)) => self.enter(slot, segments, direction, at),
                     None => self.pool.release(slot, 1),
                 }
             }
-            self.advance(now);
-            if now >= self.write_by && !self.waiting.is_empty() {
-                self.write_all();
+            self.advance(at);
+            if now >= self.write_by {
+                self.advance(now);
+                if !self.waiting.is_empty() {
+                    self.write_all();
+                }
             }
         }
         Ok(BATCH)
@@ -432,6 +465,7 @@ impl Engine {
                 tun,
                 outbox,
                 leaving,
+                ..
             } = &mut self.devices[vertex];
             let mut leaving = leaving.drain(..);
             let about_to = |pool: &Pool, segments: u16| {
@@ -450,13 +484,14 @@ impl Engine {
         self.write_by = now() + pace::READING;
     }
 
-    /// Send finished bins and record to their files.
-    fn flush(&mut self, now: Time) {
-        self.records.bins(&mut self.graph, now);
+    /// Send finished bins and record to their files, as of `settled`: later packets may not be read yet.
+    fn flush(&mut self, settled: Time, now: Time) {
+        self.deliver_all(settled, now);
+        self.records.bins(&mut self.graph, settled);
         if let Some(second) = self.seconds.next(now) {
             self.records.second(second);
         }
-        self.records.report_all(Event::Now(now));
+        self.records.report_all(Event::Now(settled));
         self.records.flush();
     }
 }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::lateness::Lateness;
 use crate::mahimahi_log::Event;
 use crate::stages::bound;
+use crate::stamps::Stamps;
 use crate::writer::Lost;
 
 /// A call of a public method below, which also sends the reply.
@@ -85,6 +86,11 @@ pub struct Summary {
 }
 
 impl Engine {
+    /// Use the kernel's stamps for the packets of the device of `vertex` from now on.
+    pub fn stamp(&mut self, vertex: usize, stamps: Stamps) {
+        self.devices[vertex].stamps = Some(stamps);
+    }
+
     /// Execute the waiting requests; return `true` after one that ends the loop.
     pub(super) fn handle_requests(&mut self) -> bool {
         let _ = rustix::io::read(&self.mailbox, &mut [0u8; 8]);
@@ -177,11 +183,15 @@ impl Engine {
     /// Write all packets and records, and stops.
     pub fn finish(&mut self) -> Result<Summary> {
         self.finished = true;
+        for stamps in self.devices.iter_mut().filter_map(|it| it.stamps.take()) {
+            // Closing a socket waits some 20 ms for the kernel.
+            std::thread::spawn(move || drop(stamps));
+        }
         let now = self.catch_up();
         self.write_all();
         let second = self.seconds.finish(now);
         self.records.second(second);
-        self.flush(now);
+        self.flush(now, now);
         let lost = self.records.finish()?;
         Ok(Summary {
             lateness: std::mem::take(&mut self.lateness),

@@ -342,6 +342,11 @@ impl<P: Clone> Graph<P> {
         }
     }
 
+    /// Return the time of the last call; later calls with an earlier time count as calls at this time.
+    pub fn clock(&self) -> Time {
+        self.clock
+    }
+
     /// Return the directions.
     pub fn directions(&self) -> &[Direction<P>] {
         &self.directions
