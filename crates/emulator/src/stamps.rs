@@ -21,7 +21,7 @@ use crate::tun::Tun;
 const FRAME: usize = 128;
 
 /// Number of frames. A packet that finds no free frame has no time stamp.
-const FRAMES: usize = 256;
+const FRAMES: usize = 2048;
 
 /// Maximum bytes of a packet in a frame: enough for the ports and the numbers of TCP behind an IPv6 header.
 const HEAD: u32 = 48;

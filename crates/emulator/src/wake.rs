@@ -54,9 +54,9 @@ impl Wake {
         Ok(deleted.trying(|| "leave a device".into())?)
     }
 
-    /// Sleep from `before` (now) until `deadline` or until a descriptor is readable. Writes the tokens of readable descriptors into
-    /// `called`. May return earlier without tokens. With `punctual`, the sleep ends [earlier](Ahead), and the rest is
-    /// waited for without sleep.
+    /// Sleep from `before` (now) until `deadline` or until a descriptor is readable. Writes the tokens of readable
+    /// descriptors into `called`. May return earlier without tokens. With `punctual`, the sleep ends
+    /// [earlier](crate::ahead), and the rest is waited for without sleep.
     pub fn wait(
         &mut self,
         before: Time,
@@ -65,27 +65,22 @@ impl Wake {
         called: &mut Vec<u64>,
     ) -> Result<()> {
         called.clear();
-        let until = match punctual {
-            true => self.ahead.wake_up(before, deadline),
-            false => deadline,
-        };
-        if until <= before {
-            self.look(Some(&timespec(0)), called)?;
-        } else if self.exact {
-            self.look(Some(&timespec(until.since(before).as_nanos())), called)?;
-        } else {
-            self.alarm.set(until)?;
-            self.look(None, called)?;
+        if deadline <= before {
+            return self.look(Some(&timespec(0)), called);
         }
-        if !punctual {
-            return Ok(());
+        let start = self.start(before, deadline, punctual);
+        if start > before {
+            self.sleep(before, start, called)?;
+            if start == deadline || !called.is_empty() {
+                return Ok(());
+            }
         }
         let woken = now();
-        if called.is_empty() && until > before {
-            self.ahead.on_wake_up(woken.since(until));
+        if start > before {
+            self.ahead.on_wake_up(woken.since(start));
         }
         let mut time = woken;
-        while until < deadline && called.is_empty() && time < deadline {
+        while called.is_empty() && time < deadline {
             self.look(Some(&timespec(0)), called)?;
             time = now();
         }
@@ -93,17 +88,32 @@ impl Wake {
         Ok(())
     }
 
+    /// Return when a sleep from `before` until `deadline` ends.
+    pub fn start(&mut self, before: Time, deadline: Time, punctual: bool) -> Time {
+        match punctual {
+            true => self.ahead.start(before, deadline),
+            false => deadline,
+        }
+    }
+
     /// Sleep until `deadline` or until `also` is readable, ignoring the watched descriptors.
     pub fn nap(&mut self, deadline: Time, also: &impl AsFd) -> Result<()> {
-        self.alarm.set(deadline)?;
-        let mut watched = [
-            PollFd::new(&self.alarm, PollFlags::IN),
-            PollFd::new(also, PollFlags::IN),
-        ];
-        match poll(&mut watched, None) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Ok(Err(error).trying(|| "wait for room".into())?),
+        let span = timespec(deadline.since(now()).as_nanos());
+        match poll(&mut [PollFd::new(also, PollFlags::IN)], Some(&span)) {
+            Ok(0) => self.ahead.on_wake_up(now().since(deadline)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => Err(error).trying(|| "wait for room".into())?,
         }
+        Ok(())
+    }
+
+    fn sleep(&mut self, before: Time, until: Time, called: &mut Vec<u64>) -> Result<()> {
+        let span = until.since(before).as_nanos();
+        if span > 0 && !self.exact {
+            self.alarm.set(until)?;
+            return self.look(None, called);
+        }
+        self.look(Some(&timespec(span)), called)
     }
 
     fn look(&mut self, timeout: Option<&Timespec>, called: &mut Vec<u64>) -> Result<()> {

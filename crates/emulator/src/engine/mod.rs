@@ -40,6 +40,12 @@ pub use requests::{Request, Summary};
 /// Maximum packets read from one device before the other devices are read.
 const BATCH: usize = 64;
 
+/// Maximum time for which a stamped packet stays unread: later ones must find room for their stamps.
+const LONGEST_UNREAD: Duration = Duration::from_millis(8);
+
+/// Time from reading a packet until its departure can be kept.
+const AMPLE: Duration = Duration::from_millis(1);
+
 /// Interval at which finished bins and records are written to their files.
 const FLUSH: Duration = Duration::from_millis(100);
 
@@ -86,6 +92,8 @@ pub struct Engine {
     proxies: Vec<Port>,
     /// Packets of proxies that have not left.
     made: VecDeque<Made>,
+    /// Time for which a stamped packet may stay unread.
+    unread: Duration,
 }
 
 impl Engine {
@@ -144,6 +152,7 @@ impl Engine {
                 .map(|(place, table)| Port::new(place, table))
                 .collect(),
             made: VecDeque::new(),
+            unread: Duration::ZERO,
             finished: false,
             devices: tuns.into_iter().map(device).collect(),
             requests,
@@ -163,6 +172,8 @@ impl Engine {
         };
         let mut flush = now() + every;
         let mut drained = true;
+        // Until then, packets need not be read.
+        let mut quiet_until = now();
         loop {
             let event = self.next_event();
             let departure = event.map(|time| self.pace.deadline(time));
@@ -177,6 +188,11 @@ impl Engine {
             if drained && let Some(until) = self.pace.pause(deadline) {
                 sleep_until(until);
             }
+            let begun = now();
+            if drained && quiet_until > begun {
+                let start = self.wake.start(begun, deadline, punctual);
+                self.wake.nap(quiet_until.min(start), &*self.mailbox)?;
+            }
             // Packets sent before this instant are read in this turn, unless too many wait.
             let looked = now();
             self.wake.wait(looked, deadline, punctual, &mut called)?;
@@ -186,6 +202,9 @@ impl Engine {
                 let count = self.ingest(token as usize)?;
                 drained &= count < BATCH;
                 packets += count;
+            }
+            if drained && packets > 0 {
+                quiet_until = looked + self.unread;
             }
             // Requests come last: they end the time of earlier packets.
             if called.contains(&MAILBOX) && self.handle_requests() {

@@ -4,7 +4,7 @@ use cellbed_link::tally::{Counters, Delay};
 use cellbed_link::{ChangeError, Duration, InForce, QueueLevel, StageConfig, Time};
 use serde_json::{Value, json};
 
-use super::Engine;
+use super::{AMPLE, Engine, LONGEST_UNREAD};
 use crate::clock::{epoch_millis, now};
 use crate::error::Result;
 use crate::lateness::Lateness;
@@ -89,6 +89,20 @@ impl Engine {
     /// Use the kernel's stamps for the packets of the device of `vertex` from now on.
     pub fn stamp(&mut self, vertex: usize, stamps: Stamps) {
         self.devices[vertex].stamps = Some(stamps);
+        self.survey();
+    }
+
+    /// Compute for how long packets may stay unread: their times are known, and they depart later.
+    fn survey(&mut self) {
+        let devices = self.devices.iter().enumerate();
+        let devices = devices.filter(|(_, device)| device.tun.is_some());
+        let stamped = devices.clone().all(|(_, device)| device.stamps.is_some());
+        let vertices: Vec<_> = devices.map(|(vertex, _)| vertex).collect();
+        self.unread = match stamped && self.proxies.is_empty() {
+            true => self.graph.least_delay(&vertices).min(LONGEST_UNREAD),
+            false => Duration::ZERO,
+        };
+        self.unread = Duration::from_nanos(self.unread.as_nanos().saturating_sub(AMPLE.as_nanos()));
     }
 
     /// Execute the waiting requests; return `true` after one that ends the loop.
@@ -116,6 +130,7 @@ impl Engine {
         let second = self.seconds.restart(now, zero);
         self.records.second(second);
         self.graph.restart(now, zero, offset);
+        self.survey();
     }
 
     /// Run the model and the clocks of all directions until now.
@@ -175,6 +190,7 @@ impl Engine {
         let before = self.graph.directions()[direction].in_force();
         let before = before.get(stage).copied().unwrap_or(InForce::Start);
         let changed = self.graph.change(at, direction, stage, to);
+        self.survey();
         let closed = self.graph.directions()[direction].is_closed();
         self.records.report(direction, Event::Gate { at, closed });
         changed.map(|()| (at, before))

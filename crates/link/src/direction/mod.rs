@@ -205,6 +205,17 @@ impl<P: Clone> Direction<P> {
         earliest
     }
 
+    /// Return the minimum time of a packet in the delays of this direction, also after changes that are known.
+    pub fn least_delay(&self) -> Duration {
+        let delay = |stage: &Stage<P>| match stage {
+            Stage::Delay(delay) => delay.least().as_nanos(),
+            _ => 0,
+        };
+        let steady = self.pending.iter().all(|pending| pending.what.is_steady());
+        let delays = self.stages.iter().filter(|_| steady).map(delay);
+        Duration::from_nanos(delays.sum())
+    }
+
     /// Return the next packet that has left or been dropped by `now`, in order of time; call until `None`.
     pub fn poll(&mut self, now: Time) -> Option<Outcome<P>> {
         self.settle(now);

@@ -347,6 +347,41 @@ impl<P: Clone> Graph<P> {
         self.clock
     }
 
+    /// Return the minimum time of a packet between any two of these vertices, also after moves and changes.
+    ///
+    /// ```
+    /// use cellbed_link::{DelayConfig, DirectionConfig, Duration, Graph, GraphConfig, Time};
+    ///
+    /// let way = |from, to, delay_ms| DirectionConfig {
+    ///     stages: vec![DelayConfig::Fixed(Duration::from_millis(delay_ms)).into()],
+    ///     ..DirectionConfig { from, to, ..DirectionConfig::default() }
+    /// };
+    /// let directions = vec![way(0, 1, 20), way(1, 2, 5), way(2, 0, 40)];
+    /// let config = GraphConfig { vertices: 3, directions, cells: Vec::new() };
+    /// let graph: Graph<()> = Graph::new(config, Time::ZERO)?;
+    /// assert_eq!(graph.least_delay(&[0, 2]), Duration::from_millis(25));
+    /// # Ok::<(), cellbed_link::GraphError>(())
+    /// ```
+    pub fn least_delay(&self, vertices: &[usize]) -> Duration {
+        let paths = self.topology.at(self.clock);
+        // A packet may wake up the other direction of its device at once.
+        let fixed = self.topology.is_fixed() && self.partners.is_empty();
+        let between = |from: usize, to: usize| {
+            let (mut at, mut delay) = (from, Duration::ZERO);
+            while at != to && fixed {
+                let direction = paths.next(at, to)?;
+                delay += self.directions[direction].least_delay();
+                at = paths.end(direction);
+            }
+            (from != to).then_some(delay)
+        };
+        let ends = vertices
+            .iter()
+            .flat_map(|&from| vertices.iter().map(move |&to| (from, to)));
+        let least = ends.filter_map(|(from, to)| between(from, to)).min();
+        least.unwrap_or(Duration::ZERO)
+    }
+
     /// Return the directions.
     pub fn directions(&self) -> &[Direction<P>] {
         &self.directions

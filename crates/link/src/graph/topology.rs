@@ -60,6 +60,11 @@ impl Topology {
         self.zero = zero;
     }
 
+    /// Return whether no direction moves.
+    pub fn is_fixed(&self) -> bool {
+        self.periods.len() == 1
+    }
+
     /// Return the paths at `time`.
     #[inline]
     pub fn at(&self, time: Time) -> Paths<'_> {
