@@ -189,9 +189,10 @@ impl Engine {
                 sleep_until(until);
             }
             let begun = now();
-            if drained && quiet_until > begun {
-                let start = self.wake.start(begun, deadline, punctual);
-                self.wake.nap(quiet_until.min(start), &*self.mailbox)?;
+            let start = self.wake.start(begun, deadline, punctual);
+            let quiet = quiet_until.min(start);
+            if drained && quiet > begun {
+                self.wake.nap(quiet, &*self.mailbox)?;
             }
             // Packets sent before this instant are read in this turn, unless too many wait.
             let looked = now();
