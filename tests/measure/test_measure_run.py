@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from cellbed.cli.progress import Plain
 from cellbed.experiments.run import Outcome, exit_code, finish
+from cellbed.measure import connections, links, packets
 from cellbed.measure.comparison import compare
-from cellbed.measure.connections import read_connections
 from cellbed.measure.outages import Outage, UnderWay, find_outages, under_way
 from cellbed.measure.packetlog.log import figures as log_figures
 from cellbed.measure.packetlog.log import open_log
@@ -24,7 +25,6 @@ from cellbed.measure.requests import read_requests
 from cellbed.measure.rows import measure
 from cellbed.measure.run_folder import MeasureError, read_run
 from cellbed.measure.summary import Summary, collect
-from cellbed.measure.telemetry import read_traces
 from cellbed.report import figures, formats
 from cellbed.report.comparison import write
 from cellbed.report.terminal import show, show_comparison
@@ -264,8 +264,7 @@ def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
     lines[1]["opening_ns"] = int(opened) + 5 * 10**6  # it takes the connection that another request began to open
     write_lines(run / REQUESTS, lines)
     description = read_run(run)
-    requests, _, _ = read_requests(run, description, read_connections(run, description), read_traces(run, description))
-    requests = requests.sort("intended_ns")
+    requests = read_requests(run, description)[0]["requests"].sort("intended_ns")
 
     parts = requests.select(f"part_{span['name']}" for span in spans)
     up, remote, down, rest = parts.row(0)
@@ -291,16 +290,51 @@ def test_a_retransmission_and_a_handshake_are_the_links(tmp_path: Path) -> None:
 
 
 def test_links_keep_every_byte(measured_run: Path) -> None:
-    links, log = pl.read_parquet(measured_run / "links.parquet"), read_log(measured_run)
+    table, log = pl.read_parquet(measured_run / "links.parquet"), read_log(measured_run)
     described = read_run(measured_run)
     assert (log["drop"] == 1).any()
     log = log[log["departed"] >= described["t0_ns"]]  # the series begins there
     for direction in described["directions"]:
-        series = links.filter(direction=direction["name"])
+        series = table.filter(direction=direction["name"])
         packets = log[log["direction"] == direction["index"]]
         carried = int(packets["bytes"][packets["drop"] == 0].sum())
         assert series["used_mbit_s"].sum() * 0.01 * 1e6 / 8 == pytest.approx(carried)
         assert series["dropped_queue"].sum() == int((packets["drop"] == 1).sum())
+
+
+def test_long_run_has_longer_bins_with_the_same_bytes(measured_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    description = read_run(measured_run)
+    bins = links.read_links(measured_run, description)
+    monkeypatch.setattr(links, "MOST_BINS", len(bins) // 4)
+    longer = links.read_links(measured_run, description)
+    assert len(longer) <= len(bins) // 3
+    assert links.bin_s(longer) == pytest.approx(0.05)
+    outages = [[(it.way, it.begin_s, it.length_s) for it in find_outages(description, each)] for each in (bins, longer)]
+    for before, after in zip(*outages, strict=True):
+        assert (after[0], *after[1:]) == (before[0], *(pytest.approx(each, abs=0.1) for each in before[1:]))
+    for name, series in links.by_direction(bins).items():
+        joined = links.by_direction(longer)[name]
+        for column in ("used_mbit_s", "arrived_mbit_s"):
+            per_bin = (
+                0.05 * joined[column].sum() / (0.01 * series[column].sum())
+            )  # the first bin and the last are shorter
+            assert per_bin == pytest.approx(1, abs=0.02)
+        assert joined["dropped_queue"].sum() == series["dropped_queue"].sum()
+        assert joined["queue_peak_bytes"].max() == series["queue_peak_bytes"].max()
+        assert joined["queue_bytes"][-1] == series["queue_bytes"][-1]
+
+
+def test_packets_in_small_groups_give_the_same_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    make_run(run, endpoints=3, loss=0.01)
+    description = read_run(run)
+    whole, _ = read_requests(run, description)
+    assert whole["connections"].height == 3
+    monkeypatch.setattr(connections, "_GROUP", 100)
+    monkeypatch.setattr(packets, "PART", 70)
+    parts, _ = read_requests(run, description)
+    for name, table in whole.items():
+        assert_frame_equal(parts[name], table)
 
 
 def test_nodes_say_processor_time_memory_and_throttling(measured_run: Path) -> None:

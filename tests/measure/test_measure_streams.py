@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cellbed.measure.streams import NEVER, Streams
-from packet_logs import MS, Log, streams
+from packet_logs import MS, Log, streams, streams_between
 
 
 def entered(streams: Streams, rows: np.ndarray[Any, Any]) -> list[int | None]:
@@ -17,7 +17,7 @@ def entered(streams: Streams, rows: np.ndarray[Any, Any]) -> list[int | None]:
 def look(log: Log, starts: list[int], ends: list[int], connection: int = 0) -> tuple[list[Any], list[Any]]:
     """Return when each start byte first entered, and when the packet completing each prefix entered."""
     found = streams(log)
-    its = found.connections("phone-0", 40_000, 80)[connection]
+    its = streams_between(found, "phone-0", 40_000, 80)[connection]
     return entered(found, its.entry(np.array(starts))), entered(found, its.completion(np.array(ends)))
 
 
@@ -72,7 +72,7 @@ def test_a_connection_begins_with_its_syn(packets: list[tuple[int, ...]], count:
     log = Log()
     for at, sequence, payload, *drop in packets:
         log.up(at, sequence, payload, drop=sum(drop))
-    assert len(streams(log).connections("phone-0", 40_000, 80)) == count
+    assert len(streams_between(streams(log), "phone-0", 40_000, 80)) == count
 
 
 @pytest.mark.parametrize("again", [50_000_000, 2**32 - 20_000_000])
@@ -99,7 +99,7 @@ def test_a_byte_waits_while_its_sender_has_unsent_bytes() -> None:
         log.down(time, at, payload)
         at += payload
     log.up(289.8, 77, 0)  # an acknowledgement that arrives at 299.8 ms, and lets the sender go on
-    (connection,) = streams(log).connections("phone-0", 40_000, 80, arriving=True)
+    (connection,) = streams_between(streams(log), "phone-0", 40_000, 80, towards=True)
     starts = np.cumsum([0, *(payload for _, payload in sent[:-1])])
     since = [int(time) // MS for time in connection.busy_since(starts + 10)]
     # The packets of 500, 100 and 300 bytes leave no unsent bytes.
@@ -117,7 +117,7 @@ def test_a_byte_waits_during_a_recovery_whose_packets_are_not_full() -> None:
         at += payload
     for arrival in (60, 70, 80):
         log.up(arrival - 10.2, 77, 0)
-    (connection,) = streams(log).connections("phone-0", 40_000, 80, arriving=True)
+    (connection,) = streams_between(streams(log), "phone-0", 40_000, 80, towards=True)
     starts = np.cumsum([0, *(payload for _, payload in sent[:-1])])
     assert [int(time) // MS for time in connection.busy_since(starts + 10)] == [10] * 7
 
@@ -132,7 +132,7 @@ def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next()
         log.down(time, at, payload, drop=drop)
         at += payload
     log.down(120, 1001 + 1448 + 500 + 1448, 1000)
-    (connection,) = streams(log).connections("phone-0", 40_000, 80, arriving=True)
+    (connection,) = streams_between(streams(log), "phone-0", 40_000, 80, towards=True)
     first, second, third = (0, 1948), (1948, 4396), (4396, 4696)
 
     def pauses(begin: int, end: int) -> float:
@@ -151,9 +151,9 @@ def test_datagrams_are_found_by_the_numbers_of_their_sender_and_of_their_receive
         log.up(at, 0, 100, drop=drop, queue=queue)
     same_ports.up(5, 1000, 0)
     both, number = streams(log, same_ports), np.arange(5)
-    sent, connection = both.connections("phone-0", 40_000, 80)
+    sent, connection = streams_between(both, "phone-0", 40_000, 80)
     assert entered(both, sent.entry(number)) == [1, 2, 3, 4, None]
     assert entered(both, sent.completion(number + 1)) == [1, None, 3, 4, None]
     assert connection.opened == 5 * MS
-    arrived, _ = both.connections("edge-0", 80, 40_000, arriving=True)
+    arrived, _ = streams_between(both, "edge-0", 80, 40_000, towards=True)
     assert entered(both, arrived.completion(number + 1)) == [1, 4, 3, None, None]

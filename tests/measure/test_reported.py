@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellbed.measure.connections import read_connections
 from cellbed.measure.reported import ELSEWHERE, NOTHING, SEVERAL, SHARES, UNFINISHED, attach
 from cellbed.measure.requests import read_requests
-from cellbed.measure.telemetry import read_traces
 from cellbed.runformat.description import Reported
 from cellbed.runformat.spans import REPORTED
 from packet_logs import DIRECTIONS, MS, NODES, Log, fetch, read
@@ -46,8 +44,7 @@ def requests(folder: Path, logs: Iterable[Log], *reported: Times) -> list[dict[s
     (raw / "shop.phone-0.requests.jsonl").write_text("".join(lines))
     read(folder, *logs, applications=[app])
     run = {"t0_ns": 0, "directions": DIRECTIONS, "nodes": NODES, "applications": [app]}
-    table, _, _ = read_requests(folder, run, read_connections(folder, run), read_traces(folder, run))
-    return table.sort("request").to_dicts()
+    return read_requests(folder, run)[0]["requests"].sort("request").to_dicts()
 
 
 def parts(row: dict[str, Any]) -> dict[str, float]:

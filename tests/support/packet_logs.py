@@ -1,6 +1,6 @@
 """Packet logs written by hand, and their connections; lateness in the logs of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import polars as pl
 
 from cellbed.measure.connections import read_connections
 from cellbed.measure.packets import MAGIC, RECORD, crossings, read_packets
-from cellbed.measure.streams import Streams
+from cellbed.measure.streams import NEVER, Streams
 from cellbed.runformat.description import Description
 
 MS = 1_000_000
@@ -62,6 +62,30 @@ def as_array(*logs: Log) -> np.ndarray[Any, Any]:
     records = [(record[0] + 100_000 * number, *record[1:]) for number, log in enumerate(logs) for record in log.records]
     whole = np.array(records, RECORD) if records else np.empty(0, RECORD)
     return whole[np.argsort(whole["departed"], kind="stable")]
+
+
+class Stream:
+    """A stream of `streams` by its number: `entry`, `completion`, `busy_since` and `pauses` of its bytes."""
+
+    def __init__(self, streams: Streams, number: int) -> None:
+        self._streams, self._number, self.opened = streams, number, int(streams.opened[number])
+
+    def __getattr__(self, name: str) -> Callable[..., np.ndarray[Any, Any]]:
+        look = getattr(self._streams, name)
+        return lambda *offsets: look(np.full(len(offsets[0]), self._number), *offsets)
+
+
+def streams_between(streams: Streams, node: str, port: int, other_port: int, *, towards: bool = False) -> list[Stream]:
+    """Return the streams from a port of a node, or to it (`towards`), in order of opening."""
+    latest, found = 1 << 62, list[Stream]()
+    while latest:
+        ends = {"node": [node], "port": [port], "other_port": [other_port], "moment": [latest]}
+        (number,) = streams.find(pl.DataFrame(ends), {}, towards=towards).tolist()
+        if number == NEVER:
+            break
+        found.insert(0, Stream(streams, number))
+        latest = max(-1, found[0].opened - 1) if found[0].opened != NEVER else 0
+    return found
 
 
 def streams(*logs: Log) -> Streams:

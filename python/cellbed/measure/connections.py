@@ -11,7 +11,8 @@ acknowledgement can have reached this end is transport. If a burst begins before
 direction is complete, the previous burst counts until then.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,22 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, Places, crossings, home, packet_parts, places
+from cellbed.measure.packets import (
+    TCP,
+    UDP,
+    Crossings,
+    Integers,
+    Places,
+    crossings,
+    home,
+    packet_parts,
+    pick_packets,
+    places,
+)
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.statistics import as_number
-from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open
+from cellbed.measure.streams import LEAST_FULL, LINE, NEVER, OPTIONS, cut, positions, reopenings, running_max
 from cellbed.runformat.description import Description, Timed
 from cellbed.runformat.spans import SERVICE
 
@@ -39,14 +51,12 @@ PARTS = (
 """Parts of the time of a connection: the handshake, waiting for the client to send, data under way to the server,
 waiting for the server, data under way to the client. Columns ``part_<name>``, seconds."""
 
-_GROUP = 1 << 21
-"""Number of records analysed at a time (about 0.7 GB); more if a single connection has more."""
+_GROUP = 1 << 19
+"""Number of records analysed at a time (about 0.2 GB); more if a single connection has more."""
 _ALWAYS = -1
 """Time stamp before all packets, ns."""
 _CLOCKS_NS = 1_000_000_000
 """Maximum difference between clocks of nodes; a port is not used again within this time."""
-_LINE = 1 << 40
-"""Maximum bytes per stream: offsets of all streams are on one line, each stream behind the previous one."""
 
 SCHEMA: dict[str, Any] = {
     "app": pl.String,
@@ -96,10 +106,13 @@ TALK: dict[str, Any] = {
 network, and the server's answer entered it and was handed to the client; and the bursts."""
 
 
-def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -> pl.DataFrame:
+def read_connections(
+    run: Path, description: dict[str, Any], skip_ns: int = 0, groups: Iterable[Crossings] | None = None
+) -> pl.DataFrame:
     """Return one row per TCP connection and UDP flow that sent a packet since the start of the schedule, by opening
     time. Columns: :data:`SCHEMA`. description: the content of ``run.json``. skip_ns: length of the schedule's begin
-    that is left out; a connection opened before counts from the end of this time, and has no connect_s.
+    that is left out; a connection opened before counts from the end of this time, and has no connect_s. groups: the
+    packets by :func:`read_groups`, if they are read for further tables, too.
 
     app: the connection's application, null if unknown. client: the node that sent the first packet. server: the other
     node; the connection may have moved from there with its service. opened_ns: when the first packet entered the
@@ -119,18 +132,15 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     talk = TALK if any(each.reported or each.traced for each in applications_of(description)) else {}
     if t0 is None:
         return pl.DataFrame(schema=SCHEMA | talk)
-    directions = description.get("directions") or []
-    nodes = [str(node["name"]) for node in description.get("nodes") or []]
     tables = [pl.DataFrame(schema=SCHEMA | talk)]
     since, moved = t0 + skip_ns if skip_ns else _ALWAYS, places(description)
-    for records in _groups(run / "raw" / "packets.bin", t0 + skip_ns, moved):
+    for packets in read_groups(run, description, skip_ns) if groups is None else groups:
+        key = _key(packets, moved)
         for protocol in (TCP, UDP):
-            of = records[records["protocol"] == protocol]
-            # Packets whose first hop is missing in the log are not among the crossings.
-            if len(of) and len(packets := crossings(of, directions, nodes=nodes)):
-                key = _key(packets, moved)
+            if len(rows := np.flatnonzero(packets.protocol == protocol)):
+                of, its_key = (packets, key) if len(rows) == len(packets) else (packets.take(rows), key[rows])
                 tables.append(
-                    _tcp(packets, key, since, with_bursts=bool(talk)) if protocol == TCP else _udp(packets, key, since)
+                    _tcp(of, its_key, since, with_bursts=bool(talk)) if protocol == TCP else _udp(of, its_key, since)
                 )
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
@@ -141,8 +151,18 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     return found.select(*SCHEMA, *services, *talk).sort("opened_ns", "client", "client_port")
 
 
-def _groups(path: Path, since: int, moved: Places) -> Iterator[NDArray[Any]]:
-    """Yield the records of all connections with a packet at `since` or later; a connection is never split."""
+def read_groups(
+    run: Path, description: dict[str, Any], skip_ns: int = 0, *, undivided: bool = False
+) -> Iterator[Crossings]:
+    """Yield the packets of all connections with a packet since the start of the schedule, in groups of connections.
+
+    A connection is never split. undivided: one group. Other arguments: see :func:`read_connections`.
+    """
+    path, moved = run / "raw" / "packets.bin", places(description)
+    t0 = description.get("t0_ns")
+    since = _ALWAYS if t0 is None else t0 + skip_ns
+    directions = description.get("directions") or []
+    nodes = [str(node["name"]) for node in description.get("nodes") or []]
     counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
     for part in packet_parts(path):
         part = part[_has_ports(part)]
@@ -154,14 +174,28 @@ def _groups(path: Path, since: int, moved: Places) -> Iterator[NDArray[Any]]:
     pairs = pairs[np.isin(pairs[:, 0], living)]
     total = np.zeros(len(living), np.int64)
     np.add.at(total, np.searchsorted(living, pairs[:, 0]), pairs[:, 1].astype(np.int64))
-    group = np.cumsum(total) // _GROUP
-    for number in np.unique(group):
-        keys = living[group == number]
-        kept = [np.empty(0, RECORD)]
-        for part in packet_parts(path):
-            part = part[_has_ports(part)]
-            kept.append(part[np.isin(_key(part, moved), keys)])
-        yield np.concatenate(kept)
+    group = np.zeros_like(total) if undivided else np.cumsum(total) // _GROUP
+    numbers = [np.empty(0, np.int16)]  # a log has at most 2^27 records
+    for part in packet_parts(path):
+        keys = _key(part, moved)
+        place = np.searchsorted(living, keys)
+        kept = _has_ports(part) & (np.r_[living, 0][place] == keys)
+        numbers.append(np.where(kept, np.r_[group, 0][place], -1).astype(np.int16))
+    of_record = np.concatenate(numbers)
+
+    def read(number: int) -> Crossings:
+        return crossings(pick_packets(path, np.flatnonzero(of_record == number)), directions, nodes=nodes)
+
+    groups = np.unique(group).tolist()
+    with ThreadPoolExecutor(1) as reader:  # a second processor reads the next group
+        following = [reader.submit(read, number) for number in groups[:1]]
+        for number in [*groups[1:], None]:
+            found = following.pop().result() if following else None
+            if number is not None:
+                following.append(reader.submit(read, number))
+            # Packets whose first hop is missing in the log are not among the crossings.
+            if found is not None and len(found):
+                yield found
 
 
 def _has_ports(records: NDArray[Any]) -> NDArray[np.bool_]:
@@ -214,12 +248,14 @@ def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
     # The first packet of a way is a SYN: its sequence number is one before byte 0.
     has_syn = np.zeros(stream.max() + 1, np.int64)
     has_syn[stream[begins]] = packets.payload[begins] == 0
-    start = _position(stream, packets.sequence, order) - has_syn[stream]
+    start = np.empty(len(order), np.int64)
+    start[order] = positions(stream[order], packets.sequence[order])
+    start -= has_syn[stream]
     end = start + packets.payload
     data = (packets.payload > 0) & (start >= 0)
 
     reach = np.empty(len(order), np.int64)  # of the previous packets
-    reach[order] = np.r_[0, _running_max(stream[order], np.where(data, end, 0)[order])[:-1]]
+    reach[order] = np.r_[0, running_max(stream[order], np.where(data, end, 0)[order])[:-1]]
     reach[begins] = 0
     again = (data & (start < reach)) | (~begins & (packets.payload == 0) & (start == -1))
     completing = _completions(packets, stream, start, data)
@@ -275,7 +311,7 @@ def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts
 
 def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFrame:
     order = np.argsort(key, kind="stable")
-    packets, key = _take(packets, order), key[order]
+    packets, key = packets.take(order), key[order]
     first = np.r_[True, key[1:] != key[:-1]]
     connection = np.cumsum(first) - 1
     at = pl.when("delivered").then("left")
@@ -288,21 +324,14 @@ def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFram
 def _separate(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, Integers, Integers]:
     """Return TCP packets by connection and entry, and for each its connection number and its way."""
     order = np.argsort(key, kind="stable")  # stable: by entry
-    packets, key = _take(packets, order), key[order]
+    packets, key = packets.take(order), key[order]
     opens = np.r_[True, key[1:] != key[:-1]]
     way = _way(packets, opens)
     pair = np.cumsum(opens) - 1
     # If a pair of ports was used again: the client's packets without payload and with an unexpected number.
     mine = np.flatnonzero(way == 0)
-    position = _position(pair[mine], packets.sequence[mine], np.arange(len(mine)))
-    payload = packets.payload[mine]
-    reach = np.r_[0, _running_max(pair[mine], position + payload)[:-1]]
-    odd = (payload == 0) & (np.abs(position - reach) > 1) & ~opens[mine]
-    for each in np.unique(pair[mine][odd]):
-        low, high = np.searchsorted(pair[mine], [each, each + 1])
-        begin = 0
-        while (begin := next_open(position[low:high], payload[low:high], begin)) < high - low:
-            opens[mine[low + begin]] = True
+    position = positions(pair[mine], packets.sequence[mine])
+    opens[mine[reopenings(pair[mine], position, packets.payload[mine])]] = True
     return packets, np.cumsum(opens) - 1, way
 
 
@@ -314,30 +343,13 @@ def _way(packets: Crossings, first: NDArray[np.bool_]) -> Integers:
     return found
 
 
-def _position(stream: Integers, sequence: NDArray[np.uint32], order: Integers) -> Integers:
-    """Return sequence numbers without wrap-around, per stream from its first. order: sorts by stream and entry."""
-    # Neighbouring packets of a stream lie less than 2^31 apart, so that signed differences undo the wrap-around.
-    step = np.diff(sequence[order], prepend=np.uint32(0)).astype(np.int32).astype(np.int64)
-    begins = np.flatnonzero(np.diff(stream[order], prepend=-1))
-    step[begins] = 0
-    total = np.cumsum(step)
-    found = np.empty(len(order), np.int64)
-    found[order] = total - np.repeat(total[begins], np.diff(np.r_[begins, len(order)]))
-    return found
-
-
-def _running_max(group: Integers, value: Integers) -> Integers:
-    """Return the largest value of the group so far; `group` ascends."""
-    return np.maximum.accumulate(group * _LINE + value) - group * _LINE
-
-
 def _completions(packets: Crossings, stream: Integers, start: Integers, data: NDArray[np.bool_]) -> Integers:
     """Return for each packet with `data` the packet whose delivery completed its stream up to its end; else NEVER."""
     found = np.full(len(data), NEVER, np.int64)
     rows = np.flatnonzero(data)
     if not len(rows):
         return found
-    begin = stream[rows] * _LINE + start[rows]
+    begin = stream[rows] * LINE + start[rows]
     end = begin + packets.payload[rows]
     bounds = np.sort(np.r_[begin, end])  # np.unique takes ten times as long
     bounds = bounds[np.r_[True, bounds[1:] != bounds[:-1]]]
@@ -350,10 +362,10 @@ def _completions(packets: Crossings, stream: Integers, start: Integers, data: ND
     rank = np.full(len(bounds) - 1, never, np.int64)
     np.minimum.at(rank, piece, rank_of[packet])
     # A stream without byte 0 is never complete.
-    its = bounds[:-1] // _LINE
-    headless = np.r_[True, its[1:] != its[:-1]] & (bounds[:-1] % _LINE != 0)
+    its = bounds[:-1] // LINE
+    headless = np.r_[True, its[1:] != its[:-1]] & (bounds[:-1] % LINE != 0)
     rank[headless] = never
-    found[rows] = np.r_[rows[arrivals], NEVER][_running_max(its, rank)[np.searchsorted(bounds, end) - 1]]
+    found[rows] = np.r_[rows[arrivals], NEVER][running_max(its, rank)[np.searchsorted(bounds, end) - 1]]
     return found
 
 
@@ -452,7 +464,7 @@ def _bursts(talk: _Talk) -> dict[str, Any]:
     by_time = np.argsort(until, kind="stable")
     rank = np.empty(len(head), np.int64)
     rank[by_time] = np.arange(len(head))
-    so_far = until[by_time][_running_max(np.cumsum(first), rank)]
+    so_far = until[by_time][running_max(np.cumsum(first), rank)]
     following = np.r_[begin[1:], 0][: len(head)]
     following = np.where(np.r_[first[1:], True][: len(head)], so_far, following)
     under_way = np.minimum(until, following) - begin
@@ -503,7 +515,7 @@ def _cut(bursts: dict[str, Any], since: int) -> dict[str, Any]:
 
 def _originals(talk: _Talk, packets: Integers) -> Integers:
     """Return the packets that first carried the first bytes of `packets`: themselves, or lost ones."""
-    place = talk.stream * _LINE + talk.start
+    place = talk.stream * LINE + talk.start
     by_place = talk.new[np.argsort(place[talk.new], kind="stable")]
     index = np.searchsorted(place[by_place], place[packets], side="right") - 1
     found = by_place[np.maximum(index, 0)] if len(by_place) else packets
@@ -584,14 +596,6 @@ def _acknowledgement_times(
         check_sortedness=False,
     )
     return joined.sort("row")["left"].fill_null(0).to_numpy()
-
-
-def _take(packets: Crossings, rows: Integers) -> Crossings:
-    fields: dict[str, Any] = {}
-    for name in Crossings.__slots__:
-        value = getattr(packets, name)
-        fields[name] = value[rows] if isinstance(value, np.ndarray) else value
-    return Crossings(**fields)
 
 
 def _seconds(nanoseconds: pl.Expr) -> pl.Expr:

@@ -1,12 +1,14 @@
 """Samples of a run as tables: links (the emulator's bins of rates, queues and drops), nodes and programs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from cellbed.measure.packets import read_records
+from cellbed.measure.packets import Integers, record_parts
 from cellbed.measure.run_folder import MeasureError, read_lines
 
 MAGIC = b"cellbed series 2"
@@ -32,42 +34,63 @@ IDLE_RECORD = np.dtype([("start", "<i8"), ("direction", "<u4"), ("bins", "<u4"),
 also holds for all following bins; the maximum number means unlimited."""
 IDLE = np.uint32(1 << 31)
 MOST_IDLE_BINS = 100
+MOST_BINS = 1 << 20
+"""Number of bins of a run beyond which the table has longer bins."""
 assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 
 
 def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the bins of a series file, an array of `RECORD`, including idle bins. Raises MeasureError."""
-    records = read_records(path, MAGIC, RECORD)
-    idle = (records["direction"] & IDLE) != 0
-    packed = records[idle].view(IDLE_RECORD)
+    found = [np.empty(0, RECORD)]
+    for part in record_parts(path, MAGIC, RECORD):
+        start, direction, capacity = _idle_bins(path, part)
+        bins = np.zeros(len(start), RECORD)
+        bins["start"], bins["direction"], bins["capacity"] = start, direction, capacity
+        found += [part[(part["direction"] & IDLE) == 0], bins]
+    return np.concatenate(found)
+
+
+def _idle_bins(path: Path, records: np.ndarray[Any, np.dtype[Any]]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
+    """Return start, direction and capacity of the idle bins in records. Raises MeasureError."""
+    packed = records[(records["direction"] & IDLE) != 0].view(IDLE_RECORD)
     count = packed["bins"].astype(np.int64)
     if len(packed) and (count.min() < 1 or count.max() > MOST_IDLE_BINS):
         raise MeasureError(f"{path}: a record stands for {count.max()} idle bins; the file is damaged")
     row = np.repeat(np.arange(len(packed)), count)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     capacity = packed["capacity"][row, np.minimum(nth, packed["capacity"].shape[1] - 1)].astype(np.uint64)
-    bins = np.zeros(len(row), RECORD)
-    bins["start"] = packed["start"][row] + nth * BIN_NS
-    bins["direction"] = packed["direction"][row] & ~IDLE
-    bins["capacity"] = np.where(capacity == np.uint64(2**32 - 1), np.uint64(UNLIMITED), capacity)
-    return np.concatenate([records[~idle], bins])
+    capacity[capacity == 2**32 - 1] = UNLIMITED
+    return packed["start"][row] + nth * BIN_NS, (packed["direction"] & ~IDLE)[row].astype(np.int64), capacity
 
 
 def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """Return one row per direction and bin of 10 ms, by direction and time. description: the content of
-    ``run.json``.
+    ``run.json``. In a run with more than `MOST_BINS` bins, the bins are longer by a whole number (:func:`bin_s`).
 
     Columns: ``time_s`` (begin of the bin since the start of the schedule; bins before it are negative),
     ``direction`` (name), ``capacity_mbit_s`` (offered by the schedule; null: unlimited), ``used_mbit_s``
     (left the bottleneck), ``arrived_mbit_s``, ``queue_bytes`` and ``queue_packets`` (at the end of the bin),
     ``queue_peak_bytes``, ``dropped_queue``, ``dropped_loss`` (packets).
     """
-    records = read_series(run / "raw" / "series.bin")
-    table = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()})
+    path, t0 = run / "raw" / "series.bin", description.get("t0_ns") or 0
     names = {int(d["index"]): str(d["name"]) for d in description.get("directions") or []}
+    bounds = [
+        (int(part["start"].min()), int(part["start"].max()) + MOST_IDLE_BINS * BIN_NS)
+        for part in record_parts(path, MAGIC, RECORD)
+        if len(part)
+    ]
+    span = max((end for _, end in bounds), default=0) - min((begin for begin, _ in bounds), default=0)
+    factor = max(1, -(-(span // BIN_NS * len(names)) // MOST_BINS))
+    if factor > 1:
+        columns = _join_bins(path, [*names], factor * BIN_NS, t0, *zip(*bounds, strict=True))
+    else:
+        records = read_series(path)
+        columns = {name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()}
+        columns["bins"] = np.ones(len(records), np.int64)
+    table = pl.DataFrame(columns)
 
     def rate(column: str) -> pl.Expr:
-        return pl.col(column).cast(pl.Float64) * 8 / (BIN_NS / 1e9) / 1e6
+        return pl.col(column).cast(pl.Float64) * 8 / (BIN_NS / 1e9) / 1e6 / pl.col("bins")
 
     return (
         table.sort("direction", "start")
@@ -86,6 +109,68 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         )
         .drop_nulls("direction")
     )
+
+
+def _join_bins(
+    path: Path, directions: list[int], width: int, t0: int, begins: Sequence[int], ends: Sequence[int]
+) -> dict[str, Any]:
+    """Return the columns of a series with bins of `width` ns, and the number of the joined ``bins``.
+
+    Bytes and packets are summed; the queue is that of the last bin, its peak the maximum. t0: begin of a bin. begins,
+    ends: bounds of the times in the series, ns.
+    """
+    first = (min(begins) - t0) // width
+    places = (max(ends) - t0) // width - first + 1
+    row_of = np.full(max(directions) + 1, -1)
+    row_of[directions] = np.arange(len(directions)) * places
+    found = {name: np.zeros(places * len(directions), np.int64) for name in (*(RECORD.names or ()), "bins")}
+    unlimited = np.zeros(places * len(directions), np.bool_)
+    found["start"] -= 1 << 62
+
+    def add(start: Integers, direction: Integers, capacity: NDArray[np.uint64]) -> tuple[Any, Any]:
+        known = np.flatnonzero(row_of[np.minimum(direction, len(row_of) - 1)] >= 0)
+        known = known[direction[known] < len(row_of)]
+        at = row_of[direction[known]] + (start[known] - t0) // width - first
+        np.maximum.at(found["start"], at, start[known])
+        np.add.at(found["bins"], at, 1)
+        np.add.at(found["capacity"], at, capacity[known].view(np.int64))
+        unlimited[at[capacity[known] == UNLIMITED]] = True
+        return known, at
+
+    for part in record_parts(path, MAGIC, RECORD):
+        for some in np.array_split(part, 1 + len(part) * MOST_IDLE_BINS // (1 << 21)):
+            add(*_idle_bins(path, some))
+        busy = part[(part["direction"] & IDLE) == 0]
+        known, at = add(busy["start"], busy["direction"].astype(np.int64), np.ascontiguousarray(busy["capacity"]))
+        for name in ("used", "arrived", "dropped_queue", "dropped_loss"):
+            np.add.at(found[name], at, busy[name][known].astype(np.int64))
+        np.maximum.at(found["queue_peak_bytes"], at, busy["queue_peak_bytes"][known].astype(np.int64))
+        last = found["start"][at] == busy["start"][known]
+        for name in ("queue_bytes", "queue_packets"):
+            found[name][at[last]] = busy[name][known[last]]
+    filled = np.flatnonzero(found["bins"])
+    place = np.arange(places * len(directions))
+    found["start"] = t0 + (place % places + first) * width
+    found["direction"] = np.array(directions)[place // places]
+    capacity = np.where(unlimited, np.uint64(UNLIMITED), found["capacity"].view(np.uint64))
+    return {name: each[filled] for name, each in (found | {"capacity": capacity}).items()}
+
+
+def bin_s(links: pl.DataFrame) -> float:
+    """Return the length of the bins of a table of :func:`read_links`, seconds."""
+    times = links["time_s"].head(1000)
+    steps = times.diff().filter(times.diff() > 0)
+    shortest = steps.min()
+    return round(shortest / (BIN_NS / 1e9)) * BIN_NS / 1e9 if isinstance(shortest, float) else BIN_NS / 1e9
+
+
+def by_direction(links: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return the rows of each direction in a table of :func:`read_links`, without a copy."""
+    runs, found, begin = links["direction"].rle().struct.unnest(), dict[str, pl.DataFrame](), 0
+    for length, name in runs.select("len", "value").iter_rows():
+        found[name] = links[begin : begin + length]
+        begin += length
+    return found
 
 
 def _since_start(stamp: str, description: dict[str, Any]) -> pl.Expr:

@@ -1,5 +1,6 @@
 """The emulator's packet log: reads records, one per packet and direction, and joins them to one row per packet."""
 
+import mmap
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,13 +104,39 @@ def removal_warning(path: Path) -> str | None:
 def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
     """Yield the packet log in order, at most `PART` records at a time."""
     for _, each in log_files(path):
+        yield from record_parts(each, MAGIC, RECORD)
+
+
+def record_parts(path: Path, magic: bytes, record: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    """Yield the records that :func:`read_records` returns, at most `PART` at a time."""
+    count = _whole_records(path, magic, record)
+    if count <= 0:
+        return
+    with inputs.open_file(path) as file:
+        file.seek(len(magic))
+        for begin in range(0, count, PART):
+            yield np.fromfile(file, record, min(PART, count - begin))
+
+
+def pick_packets(path: Path, rows: Integers) -> NDArray[Any]:
+    """Return the records of a packet log with these numbers, ascending; the first record of its files is number 0.
+
+    Memory holds only a part of the other records at a time.
+    """
+    found, first = [np.empty(0, RECORD)], 0
+    for _, each in log_files(path):
         count = _whole_records(each, MAGIC, RECORD)
         if count <= 0:
             continue
-        with inputs.open_file(each) as file:
-            file.seek(len(MAGIC))
+        with inputs.open_file(each) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            records = np.frombuffer(mapped, RECORD, count, len(MAGIC))
             for begin in range(0, count, PART):
-                yield np.fromfile(file, RECORD, min(PART, count - begin))
+                low, high = np.searchsorted(rows, (first + begin, first + min(begin + PART, count)))
+                found.append(records[rows[low:high] - first])
+                mapped.madvise(mmap.MADV_DONTNEED)
+            del records
+        first += count
+    return np.concatenate(found)
 
 
 def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
@@ -157,6 +184,11 @@ class Crossings:
     def __len__(self) -> int:
         return len(self.entered)
 
+    def take(self, rows: Integers) -> "Crossings":
+        """Return the packets with these numbers."""
+        values = {name: getattr(self, name) for name in Crossings.__slots__}
+        return Crossings(**{name: value if name == "vertices" else value[rows] for name, value in values.items()})
+
 
 Places = NDArray[np.uint32]
 """The ends (vertex << 16 | port) of services whose connections have moved, each with the first end."""
@@ -183,18 +215,22 @@ def home(moved: Places, vertex: NDArray[np.uint16], port: NDArray[np.uint16]) ->
     return np.where(moved[place, 0] == end, moved[place, 1] >> 16, vertex).astype(np.uint16)
 
 
-def _first_copies(hops: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return one record per packet and direction, in the order of the log, and the packets that were duplicated. A
-    duplicated packet is represented by its first copy that was not dropped.
+def _by_packet(copies: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return one record per packet and direction, by packet, and the packets that were duplicated. A duplicated packet
+    is represented by its first copy that was not dropped: the receiver needs no second copy.
 
-    The receiver needs no second copy.
+    The records of a packet are in the order of its hops, because each is written when the packet leaves the hop. A
+    stable sort keeps this order.
     """
-    order = np.lexsort((hops["drop"] != 0, hops["direction"], hops["packet"]))
-    packet, direction = hops["packet"][order], hops["direction"][order]
-    again = (packet[1:] == packet[:-1]) & (direction[1:] == direction[:-1])
-    if not again.any():
+    hops = copies[np.argsort(copies["packet"], kind="stable")]
+    packet, direction, lag = hops["packet"].copy(), hops["direction"].copy(), 1
+    while (same := packet[lag:] == packet[:-lag]).any() and not (same & (direction[lag:] == direction[:-lag])).any():
+        lag += 1
+    if not same.any():
         return hops, packet[:0]
-    return hops[np.sort(order[np.r_[True, ~again]])], packet[1:][again]
+    order = np.lexsort((hops["drop"] != 0, direction, packet))
+    again = (np.diff(packet[order]) == 0) & (np.diff(direction[order]) == 0)
+    return hops[np.sort(order[np.r_[True, ~again]])], packet[order][1:][again]
 
 
 def crossings(
@@ -208,11 +244,7 @@ def crossings(
     directions: as in ``run.json`` (``index``, ``from``, ``to``). nodes: names of the vertices, in order; other nodes
     are known only if they send packets.
     """
-    copies = np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)])
-    hops, doubled = _first_copies(copies)
-    # The records of a packet are in the order of its hops, because each is written when the packet leaves the hop. A
-    # stable sort by packet keeps this order.
-    hops = hops[np.argsort(hops["packet"], kind="stable")]
+    hops, doubled = _by_packet(np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)]))
     packet = hops["packet"]
     first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
     begins = {int(d["index"]): str(d["from"]) for d in directions}
@@ -221,10 +253,12 @@ def crossings(
         # The log's oldest records may have been removed, including the first hops of a packet.
         at = {name: vertex for vertex, name in enumerate(nodes)}
         entry_of = np.array([at.get(begins.get(each, ""), -1) for each in range(1 + max(begins, default=0))])
-        entered = np.isin(packet, packet[first][entry_of[hops[first]["direction"]] == hops[first]["source_vertex"]])
-        entered |= packet >= MADE
-        hops, packet = hops[entered], packet[entered]
-        first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
+        entered = entry_of[hops["direction"][first]] == hops["source_vertex"][first]
+        entered |= packet[first] >= MADE
+        if not entered.all():
+            hops = hops[np.repeat(entered, np.diff(np.r_[first, len(hops)]))]
+            packet = hops["packet"]
+            first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
     last = np.r_[first[1:], len(hops)][: len(first)] - 1
     head, tail = hops[first], hops[last]
     # Vertices are numbers in the log and names in run.json; the first direction of a packet begins at its source.

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from cellbed.measure.packets import crossings, places, read_service_packets
+from cellbed.measure.connections import read_connections, read_groups
+from cellbed.measure.packets import Crossings, Integers, places
 from cellbed.measure.pages import add_paths
 from cellbed.measure.relayed import add_relayed
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services, divide_waits
-from cellbed.measure.streams import NEVER, Connection, Streams
-from cellbed.measure.telemetry import Traced, add_times
+from cellbed.measure.streams import ENDS, NEVER, Streams
+from cellbed.measure.telemetry import Traced, add_times, read_traces
 from cellbed.runformat.description import ANSWERED, Composed, Description, Timed
 from cellbed.runformat.records import MESSAGE, MESSAGES, REQUEST, REQUESTS, SERVED, SERVICES, ColumnType
 from cellbed.runformat.spans import SERVICE, Span
@@ -33,62 +35,107 @@ _SINCE_INTENDED = ("first_byte", "first_paint", "largest_paint")
 """Stamps (``_ns``) that are also measures (``_s``), as time since the intended time."""
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the connection was certainly open at this stamp
 _NONE = Description("", "", name="")
+_UNKNOWN = np.iinfo(np.int64).min
 
 
-def read_requests(
-    run: Path, description: dict[str, Any], connections: pl.DataFrame, traced: Traced
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return the requests of all applications, the messages of streamed replies, and the table of traces
-    (:data:`~cellbed.measure.telemetry.TRACES`), from the raw files under `run`.
+def read_requests(run: Path, description: dict[str, Any]) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """Return the tables ``requests``, ``messages``, ``traces`` (see :meth:`Records.read`) and ``connections``
+    (:func:`~cellbed.measure.connections.read_connections`) of a run, and warnings. Memory holds only a group of the
+    connections' packets. description: the content of ``run.json``."""
+    records, traced = Records(run, description), read_traces(run, description)
 
-    connections: the table of :func:`~cellbed.measure.connections.read_connections`; traced: spans of OpenTelemetry.
+    def groups() -> Iterator[Crossings]:
+        for packets in read_groups(run, description, undivided=records.undivided):
+            records.add(packets)
+            yield packets
 
-    description: the content of ``run.json``. Requests: one row each, by intended time. Columns: ``app``, the stamps
-    (``*_ns``, this machine's CLOCK_MONOTONIC), columns that the applications declare, ``intended_s`` (since the start
-    of the schedule), ``latency_s`` (reply − intended; null without a good reply), ``part_<name>`` in seconds,
-    ``residual_s`` = latency − Σ parts. Missing values are null, as are columns that only another application declares.
-    Messages: see :func:`_messages`.
-    """
-    ahead = {node: offset for node, (offset, _) in clocks(description).items()}
-    recorded = [(each, _read_records(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
-    found = [(each, read_records(run / "raw", each.name, MESSAGES, schema_for(MESSAGE), ahead)) for each, _ in recorded]
-    ports = sorted({port for _, table in (*recorded, *found) for port in table["remote_port"].drop_nulls()})
-    packets = read_service_packets(run / "raw" / "packets.bin", ports)
-    nodes = [str(node["name"]) for node in description.get("nodes") or []]
-    passed = crossings(packets, description.get("directions") or [], ports, nodes)
-    streams = Streams(passed, places(description))
-    t0 = description.get("t0_ns")
-    inside = traced.tree.filter(hop=1).select("app", "endpoint", "request", "begin_ns", "end_ns", span="part")
-    tables, timings = [], []
-    measured: dict[str, pl.DataFrame] = {}
-    whole: list[tuple[Composed, pl.DataFrame]] = []
-    for application, table in recorded:
-        if application.reported:
-            continue
-        if isinstance(application, Timed) and application.relayed:
-            table = add_relayed(table, application, streams)
-        attached = _attach_packets(table, application, streams)
-        own = inside.filter(app=application.name).drop("app")
-        attached = attach_services(attached, run / "raw", application, ahead, own)
-        if isinstance(application, Composed):
-            whole.append((application, attached))
-            continue
-        tables.append(_measure(application, attached, t0))
-        measured[application.name] = tables[-1]
-        if application.traced:
-            timings.append(traced.sent(application, tables[-1]))
-    for application, attached in whole:
-        attached = add_paths(attached, measured[application.consists_of], application)
-        tables.append(_measure(application, attached, t0))
-    messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
-    if any(application.reported or application.traced for application, _ in recorded):
-        reported, calls = _join_packets(recorded, connections, traced, run / "raw", ahead)
-        for application, table in reported:
-            tables.append(_measure(application, _assign_servers(application, table, description), t0))
-        timings.append(add_times(calls))
-    traces = traced.table(*timings)
-    requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
-    return requests, messages, traces
+    connections = read_connections(run, description, groups=groups())
+    requests, messages, traces = records.read(connections, traced)
+    return {
+        "requests": requests,
+        "connections": connections,
+        "messages": messages,
+        "traces": traces,
+    }, traced.warnings
+
+
+class Records:
+    """The records of all applications of a run, and the packets of their requests (:meth:`add`)."""
+
+    def __init__(self, run: Path, description: dict[str, Any]) -> None:
+        """run: its folder; description: the content of ``run.json``."""
+        self._run, self._description = run, description
+        self._ahead = {node: offset for node, (offset, _) in clocks(description).items()}
+        applications, raw = applications_of(description) or [_NONE], run / "raw"
+        schema = schema_for(MESSAGE)
+        self.requests = [_Carriage(_read_records(raw, each, self._ahead), each, _WAYS) for each in applications]
+        self.messages = [
+            _Carriage(read_records(raw, each.name, MESSAGES, schema, self._ahead), each, {"downlink": "received_ns"})
+            for each in applications
+        ]
+        known = [each.table["remote_port"].drop_nulls().unique() for each in (*self.requests, *self.messages)]
+        self._ports = pl.concat(known).unique().to_numpy()
+        self.undivided = any(isinstance(each, Timed) and each.relayed for each in applications)
+        """Whether all connections must be in one group: a relay passes datagrams from one to another."""
+
+    def add(self, passed: Crossings) -> None:
+        """Process the packets of a group of connections, by entry."""
+        own = np.isin(passed.source_port, self._ports) | np.isin(passed.destination_port, self._ports)
+        if own.any():
+            streams = Streams(passed if own.all() else passed.take(np.flatnonzero(own)), places(self._description))
+            for each in (*self.requests, *self.messages):
+                if not (each.application.reported or each.table.is_empty()):
+                    each.add(streams)
+
+    def read(self, connections: pl.DataFrame, traced: Traced) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Return the requests of all applications, the messages of streamed replies, and the table of traces
+        (:data:`~cellbed.measure.telemetry.TRACES`). All packets have been processed.
+
+        connections: the table of :func:`~cellbed.measure.connections.read_connections`; traced: spans of OpenTelemetry.
+
+        Requests: one row each, by intended time. Columns: ``app``, the stamps (``*_ns``, this machine's
+        CLOCK_MONOTONIC), columns that the applications declare, ``intended_s`` (since the start of the schedule),
+        ``latency_s`` (reply − intended; null without a good reply), ``part_<name>`` in seconds, ``residual_s`` =
+        latency − Σ parts. Missing values are null, as are columns that only another application declares. Messages:
+        see :func:`_messages`.
+        """
+        description, raw, ahead = self._description, self._run / "raw", self._ahead
+        t0 = description.get("t0_ns")
+        inside = traced.tree.filter(hop=1).select("app", "endpoint", "request", "begin_ns", "end_ns", span="part")
+        tables, timings = [], []
+        measured: dict[str, pl.DataFrame] = {}
+        whole: list[tuple[Composed, pl.DataFrame]] = []
+        for carriage in self.requests:
+            application = carriage.application
+            if application.reported:
+                continue
+            attached = _attach_packets(carriage)
+            own = inside.filter(app=application.name).drop("app")
+            attached = attach_services(attached, raw, application, ahead, own)
+            if isinstance(application, Composed):
+                whole.append((application, attached))
+                continue
+            tables.append(_measure(application, attached, t0))
+            measured[application.name] = tables[-1]
+            if application.traced:
+                timings.append(traced.sent(application, tables[-1]))
+        for application, attached in whole:
+            attached = add_paths(attached, measured[application.consists_of], application)
+            tables.append(_measure(application, attached, t0))
+        messages = pl.concat([_messages(each, t0) for each in self.messages])
+        recorded = [(each.application, each.table) for each in self.requests]
+        if any(application.reported or application.traced for application, _ in recorded):
+            reported, calls = _join_packets(recorded, connections, traced, raw, ahead)
+            for application, table in reported:
+                tables.append(_measure(application, _assign_servers(application, table, description), t0))
+            timings.append(add_times(calls))
+        traces = traced.table(*timings)
+        requests = pl.concat(tables, how="diagonal_relaxed")
+        if len(recorded) > 1 or recorded[0][0].reported:  # else sorted
+            tables.clear()
+            measured.clear()
+            requests = sort_table(requests, "intended_ns", "app", "endpoint", "request")
+        return requests, messages, traces
 
 
 def _join_packets(
@@ -161,7 +208,13 @@ def _read_records(raw: Path, application: Description, ahead: dict[str, int]) ->
         first = next(iter(server))
         service = service.sort(first).unique(["endpoint", "request"], keep="first")
         joined = joined.join(service, on=["endpoint", "request"], how="left")
-    return joined.sort("intended_ns", "endpoint", "request")
+    return sort_table(joined, "intended_ns", "endpoint", "request")
+
+
+def sort_table(table: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Sort a table, which loses its columns, without a second copy of all columns."""
+    order = table.select(pl.arg_sort_by(*columns, maintain_order=True)).to_series()
+    return pl.DataFrame([table.drop_in_place(name).gather(order) for name in table.columns])
 
 
 def _measure(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
@@ -210,7 +263,9 @@ def _split_waiting(requests: pl.DataFrame) -> pl.DataFrame:
     known = requests.with_row_index("row").drop_nulls(
         ["sent_ns", "uplink_entered_ns", "local_port", "receive_window_limited_us"]
     )
-    for _, group in known.sort("sent_ns").group_by("endpoint", "local_port", maintain_order=True):
+    clock_us, ends = pl.col("receive_window_limited_us"), ["endpoint", "local_port"]
+    grown = known.filter((clock_us.max() > clock_us.min()).over(ends))
+    for _, group in grown.sort("sent_ns").group_by(ends, maintain_order=True):
         clock = group["receive_window_limited_us"].to_numpy() * 1000
         sent = group["sent_ns"].to_numpy()
         window[group["row"].to_numpy()] = np.interp(group["uplink_entered_ns"].to_numpy(), sent, clock) - clock
@@ -256,7 +311,98 @@ def uncertainties(requests: pl.DataFrame, application: Description, description:
     return found
 
 
-def _attach_packets(requests: pl.DataFrame, application: Description, streams: Streams) -> pl.DataFrame:
+class _Carriage:
+    """The packets that carried the requests of an application, or the messages of its streamed replies.
+
+    values: by name, a figure per row of `table`: a time, ns, a vertex, or _UNKNOWN. The packet log is read by groups of
+    connections (:meth:`add`), so that memory holds only one group. moments: by way, a stamp at which the row's
+    connection was open.
+    """
+
+    def __init__(self, table: pl.DataFrame, application: Description, moments: Mapping[str, str]) -> None:
+        self.table, self.application, self._moments = table, application, moments
+        self.values: dict[str, NDArray[np.int64]] = {}
+        self.vertices: dict[int, str] = {}
+        self._ends = {way: self._group(way) for way in moments}
+
+    def _columns(self, way: str) -> list[str]:
+        to_another = way == "downlink" and "receiver_port" in self.table.columns
+        return [*(("receiver", "receiver_port") if to_another else ("endpoint", "local_port")), "remote_port"]
+
+    def _group(self, way: str) -> pl.DataFrame:
+        """Return the rows that may be found one way, by the ends of their connection."""
+        columns = self._columns(way)
+        known = self.table.lazy().select(*columns, f"{way}_start", f"{way}_end", self._moments[way])
+        known = known.with_row_index("row").drop_nulls()
+        return known.select("row", **dict(zip(ENDS, columns, strict=True))).group_by(ENDS).agg("row").collect()
+
+    def take(self, name: str) -> pl.Series:
+        """Remove a figure, and return it as a column, null if unknown."""
+        values = pl.Series(self.values.pop(name, np.full(len(self.table), _UNKNOWN)))
+        return values.set(values == _UNKNOWN, None)
+
+    def add(self, streams: Streams) -> None:
+        """Process a group of connections."""
+        self.vertices |= streams.crossings.vertices
+        if isinstance(self.application, Timed) and self.application.relayed:  # then there is one group
+            self.table = add_relayed(self.table, self.application, streams)
+            self._ends = {way: self._group(way) for way in self._moments}
+        clients = self.application.clients
+        peers = {client: self.application.servers_of(index) for index, client in enumerate(clients)}
+        for way, moment in self._moments.items():
+            towards = way == "downlink"
+            wanted = self._ends[way].join(streams.ends(towards=towards), on=ENDS, how="semi").explode("row")
+            rows = wanted["row"].to_numpy()
+            columns = [moment, f"{way}_start", f"{way}_end", f"tls_{way}_end"]
+            its = self.table.select(each for each in columns if each in self.table.columns)[rows]
+            stream = streams.find(wanted.select(*ENDS, moment=its[moment]), peers, towards=towards)
+            # Another group may have a connection between the same ports that was opened later.
+            latest = self.values.setdefault(f"{way}_since", np.full(len(self.table), _UNKNOWN))
+            kept = (stream != NEVER) & (np.r_[streams.opened, NEVER][stream] >= latest[rows])
+            rows, stream, its = rows[kept], stream[kept], its.filter(pl.Series(kept, dtype=pl.Boolean))
+            latest[rows] = streams.opened[stream]
+            for name, values in _figures(streams, stream, way, its).items():
+                self.values.setdefault(f"{way}_{name}", np.full(len(self.table), _UNKNOWN))[rows] = values
+
+
+def _figures(streams: Streams, stream: Integers, way: str, its: pl.DataFrame) -> dict[str, Integers]:
+    """Return figures of messages by name. its: numbers of their first and last byte, and end of the TLS handshake."""
+    passed = streams.crossings
+    start, end = (its[f"{way}_{name}"].to_numpy() for name in ("start", "end"))
+    first, completing = streams.entry(stream, start), streams.completion(stream, end)
+    original, zero = streams.original_of(stream, end), np.zeros_like(start)
+    found = {
+        "entered": _pick(passed.entered, first),
+        "completed": _pick(passed.entered, completing),
+        "queued": _pick(passed.queued, completing),
+        "delayed": _pick(passed.delayed, completing),
+        "proxied": _pick(passed.proxied, completing),
+        "left": _pick(passed.left, completing),
+        "lost": _pick(passed.entered, original),
+        "server": _pick((passed.destination if way == "uplink" else passed.source).astype(np.int64), first),
+        "opened": np.where(streams.opened[stream] == NEVER, _UNKNOWN, streams.opened[stream]),
+        "accepted": np.where(streams.accepted[stream] == NEVER, _UNKNOWN, streams.accepted[stream]),
+    }
+    if way == "downlink":
+        found |= {
+            "busy": streams.busy_since(stream, start),
+            "before": _pick(passed.left, streams.completion(stream, start)),
+            "pauses": streams.pauses(stream, start, end),
+            "paused": streams.pauses(stream, zero, start + 1),
+        }
+    if f"tls_{way}_end" in its.columns:
+        shaken = its[f"tls_{way}_end"].fill_null(0).to_numpy()
+        found["tls_entered"] = _pick(passed.entered, streams.entry(stream, np.minimum(shaken - 1, 0)))
+        found["tls_left"] = _pick(passed.left, streams.completion(stream, shaken))
+    return found
+
+
+def _pick(values: Integers, index: Integers) -> Integers:
+    """Return ``values[index]``, _UNKNOWN for the index NEVER."""
+    return np.where(index == NEVER, _UNKNOWN, values[index]) if len(values) else np.full(len(index), _UNKNOWN)
+
+
+def _attach_packets(carriage: _Carriage) -> pl.DataFrame:
     """Add the server's node, the handshake's time, and for each way: when the request or reply entered its link and was
     completed; the queueing, delay and proxy time of the completing packet, and when it left; the times of sending and
     of retransmission until completion; of sending, the time the server had nothing to send (``downlink_paused_ns``)
@@ -264,56 +410,37 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
 
     A reply waits while the server's TCP sends earlier bytes, unless these had arrived when the request was sent: then
     the connection was idle."""
-    for way, moment in _WAYS.items():
-        first, completing, original, opened, accepted, busy, before = np.full((7, len(requests)), NEVER, np.int64)
-        pauses = np.zeros(len(requests), np.int64)
-        tls_first, tls_completing = np.full((2, len(requests)), NEVER, np.int64)
-        for connection, part in _on_connections(requests, application, streams, way, moment):
-            rows, start, end = (part[name].to_numpy() for name in ("row", f"{way}_start", f"{way}_end"))
-            first[rows] = connection.entry(start)
-            busy[rows], before[rows] = connection.busy_since(start), connection.completion(start)
-            completing[rows], original[rows] = connection.completion(end), connection.original_of(end)
-            pauses[rows] = connection.pauses(start, end)
-            opened[rows], accepted[rows] = connection.opened, connection.accepted
-            if f"tls_{way}_end" in part.columns:
-                shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
-                tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
-                tls_completing[rows] = connection.completion(shaken)
+    requests = carriage.table
+    for way in _WAYS:
         # If the service moved meanwhile, the node that replied served the request.
-        ends = streams.crossings.destination if way == "uplink" else streams.crossings.source
-        names = [streams.crossings.vertices.get(vertex) for vertex in _pick(ends.astype(np.int64), first)]
-        destined = ["server"] if way == "downlink" else []
-        requests = requests.with_columns(server=pl.coalesce(pl.Series(names, dtype=pl.String), *destined))
-        passages, entered, completed = streams.crossings, pl.col(f"{way}_entered_ns"), pl.col(f"{way}_completed_ns")
-        lost = pl.max_horizontal(_pick(streams.crossings.entered, original), entered)
+        vertices = carriage.take(f"{way}_server")
+        names = vertices.replace_strict(carriage.vertices, default=None, return_dtype=pl.String)
+        requests = requests.with_columns(server=pl.coalesce(names, *(["server"] if way == "downlink" else [])))
+        columns = ["entered", "completed", "queued", "delayed", "proxied", "left", "opened", "accepted"]
+        columns += ["tls_entered", "tls_left"] if f"tls_{way}_end" in requests.columns else []
+        requests = requests.with_columns(carriage.take(f"{way}_{name}").alias(_stamp(way, name)) for name in columns)
+        entered, completed = pl.col(f"{way}_entered_ns"), pl.col(f"{way}_completed_ns")
+        lost = pl.max_horizontal(carriage.take(f"{way}_lost"), entered)
         resent = pl.when(completed.is_not_null()).then(completed - lost)
-        requests = requests.with_columns(
-            _pick(passages.entered, first).alias(f"{way}_entered_ns"),
-            _pick(passages.entered, completing).alias(f"{way}_completed_ns"),
-            _pick(passages.queued, completing).alias(f"{way}_queued_ns"),
-            _pick(passages.delayed, completing).alias(f"{way}_delayed_ns"),
-            _pick(passages.proxied, completing).alias(f"{way}_proxied_ns"),
-            _pick(passages.left, completing).alias(f"{way}_left_ns"),
-            *(
-                pl.Series(f"{way}_{name}_ns", values).replace(NEVER, None)
-                for name, values in (("opened", opened), ("accepted", accepted))
-            ),
-        ).with_columns(resent.alias(f"{way}_resent_ns"), (completed - entered - resent).alias(f"{way}_sending_ns"))
-        if f"tls_{way}_end" in requests.columns:
-            requests = requests.with_columns(
-                _pick(passages.entered, tls_first).alias(f"tls_{way}_entered_ns"),
-                _pick(passages.left, tls_completing).alias(f"tls_{way}_left_ns"),
-            )
-    sending = pl.col("downlink_sending_ns")
-    paused = pl.when(sending.is_not_null()).then(pl.min_horizontal(pl.Series(pauses), sending))
-    requests = requests.with_columns(downlink_paused_ns=paused, downlink_flowing_ns=sending - paused)
-    entered, arrived = pl.col("downlink_entered_ns"), _pick(streams.crossings.left, before)
+        requests = requests.with_columns(resent.alias(f"{way}_resent_ns")).with_columns(
+            (completed - entered - pl.col(f"{way}_resent_ns")).alias(f"{way}_sending_ns")
+        )
+    sending, entered = pl.col("downlink_sending_ns"), pl.col("downlink_entered_ns")
+    pauses, busy = carriage.take("downlink_pauses").fill_null(0), carriage.take("downlink_busy").fill_null(NEVER)
+    paused = pl.when(sending.is_not_null()).then(pl.min_horizontal(pauses, sending))
     requests = requests.with_columns(
-        downlink_ready_ns=pl.when(pl.Series(arrived) <= pl.col("sent_ns"))
+        downlink_paused_ns=paused,
+        downlink_flowing_ns=sending - paused,
+        downlink_ready_ns=pl.when(carriage.take("downlink_before") <= pl.col("sent_ns"))
         .then(entered)
-        .otherwise(pl.min_horizontal(entered, pl.max_horizontal("uplink_left_ns", pl.Series(busy))))
+        .otherwise(pl.min_horizontal(entered, pl.max_horizontal("uplink_left_ns", busy))),
     )
     return _handshake(requests) if "opening_ns" in requests.columns else requests
+
+
+def _stamp(way: str, name: str) -> str:
+    """Return the column of a stamp, such as ``tls_uplink_left_ns``."""
+    return f"tls_{way}_{name.removeprefix('tls_')}_ns" if name.startswith("tls_") else f"{way}_{name}_ns"
 
 
 def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
@@ -341,27 +468,20 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _messages(application: Description, recorded: pl.DataFrame, streams: Streams, t0_ns: int | None) -> pl.DataFrame:
+def _messages(carriage: _Carriage, t0_ns: int | None) -> pl.DataFrame:
     """Return the messages of streamed replies, one row each, by arrival.
 
     ``between_messages_s``: time since the previous message of the reply; ``server_s``: part of this time in which the
     server had nothing to send; ``downlink_s``: from the entry of the message's first byte into the downlink until the
     complete message left; ``receive_s``: until the client received the message. Null if unknown.
     """
-    first, completing = np.full((2, len(recorded)), NEVER, np.int64)
-    paused = np.zeros(len(recorded), np.int64)
-    for connection, part in _on_connections(recorded, application, streams, "downlink", "received_ns"):
-        rows, start, end = (part[name].to_numpy() for name in ("row", "downlink_start", "downlink_end"))
-        first[rows], completing[rows] = connection.entry(start), connection.completion(end)
-        paused[rows] = connection.pauses(np.zeros_like(start), start + 1)
-    left = _pick(streams.crossings.left, completing)
     reply = ("endpoint", "local_port", "request")
     return (
-        recorded.with_columns(
-            app=pl.lit(application.name),
-            entered_ns=_pick(streams.crossings.entered, first),
-            left_ns=left,
-            paused=pl.Series(paused),
+        carriage.table.with_columns(
+            app=pl.lit(carriage.application.name),
+            entered_ns=carriage.take("downlink_entered"),
+            left_ns=carriage.take("downlink_left"),
+            paused=carriage.take("downlink_paused").fill_null(0),
         )
         .select(
             *("app", "endpoint", "request", "message", "bytes", "received_ns", "entered_ns", "left_ns"),
@@ -377,42 +497,3 @@ def _messages(application: Description, recorded: pl.DataFrame, streams: Streams
         )
         .sort("received_ns")
     )
-
-
-def _on_connections(
-    table: pl.DataFrame, application: Description, streams: Streams, way: str, moment: str
-) -> Iterator[tuple[Connection, pl.DataFrame]]:
-    """Yield each connection of an application with the rows that it carried one way, numbered in ``row``.
-
-    moment: a stamp at which the row's connection was open."""
-    servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
-    to_another = way == "downlink" and "receiver_port" in table.columns
-    ends = [*(("receiver", "receiver_port") if to_another else ("endpoint", "local_port")), "remote_port"]
-    known = table.with_row_index("row").drop_nulls([*ends, f"{way}_start", f"{way}_end", moment])
-    for (endpoint, local, remote), group in known.group_by(ends):
-        node, peers = str(endpoint), servers_of.get(str(endpoint), ())
-        connections = streams.connections(node, _port(local), _port(remote), peers, arriving=way == "downlink")
-        yield from _join_connections(group, connections, moment)
-
-
-def _join_connections(
-    group: pl.DataFrame, connections: list[Connection], moment: str
-) -> list[tuple[Connection, pl.DataFrame]]:
-    """Return each request with the connection open at its `moment`: the last connection opened before."""
-    if not connections:
-        return []
-    opened = np.array([connection.opened for connection in connections])
-    index = np.searchsorted(opened, group[moment].to_numpy(), side="right") - 1
-    return [(connections[i], group.filter(pl.Series(index == i))) for i in np.unique(index[index >= 0])]
-
-
-def _pick(values: np.ndarray[Any, np.dtype[np.int64]], index: np.ndarray[Any, np.dtype[np.int64]]) -> pl.Series:
-    """Return ``values[index]``, null for the index NEVER."""
-    found = index != NEVER
-    picked = np.zeros(len(index), np.int64)
-    picked[found] = values[index[found]]
-    return pl.Series(picked).set(pl.Series(~found), None)
-
-
-def _port(value: object) -> int:
-    return int(str(value))

@@ -34,7 +34,7 @@ from cellbed.measure.disturbance import (
 )
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
-from cellbed.measure.links import BIN_NS, gaps, read_links, read_nodes, read_programs
+from cellbed.measure.links import bin_s, by_direction, gaps, read_links, read_nodes, read_programs
 from cellbed.measure.migrations import MigrationSummary, migration_summaries
 from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.own import OwnMeasure, read_own, summarise_own
@@ -43,7 +43,6 @@ from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.servers import ServerSummary, server_summaries
 from cellbed.measure.statistics import Percentile, Samples, as_number, percentile_value, percentiles, smallest_sample
-from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import REPORTED_MEASURE, Description, Measure
@@ -288,16 +287,15 @@ def collect(run: Path) -> Summary:
 def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     """Return the tables and the summary of a run from its raw files. Raises MeasureError."""
     description = read_run(run)
-    connections = read_connections(run, description)
-    traced = read_traces(run, description)
-    requests, messages, traces = read_requests(run, description, connections, traced)
-    requests = add_connections(requests, connections, description)
+    tables, warnings = read_requests(run, description)
+    connections = tables["connections"]
+    requests = add_connections(tables["requests"], connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
     connections = claim_connections(connections, requests, description).drop(*TALK, strict=False)
     own, problems = read_own(run, description)
-    tables = {
-        **{"requests": requests, "connections": connections, "measures": own, "messages": messages, "traces": traces},
+    tables |= {
+        **{"requests": requests, "connections": connections, "measures": own},
         "flows": read_flows(run, description, connections),
         "links": read_links(run, description),
         "nodes": read_nodes(run, description),
@@ -307,7 +305,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     }
     tables = _without_warm_up(tables, skip_ns / 1e9) if skip_ns else tables
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
-    warnings = [*(warning for warning in found if warning is not None), *traced.warnings]
+    warnings = [*(warning for warning in found if warning is not None), *warnings]
     return tables, summarise(description, tables, problems, warnings, read_events(run))
 
 
@@ -500,7 +498,7 @@ def _measurement_span(description: dict[str, Any], duration: float, tables: dict
         as_number(tables[name][column].max()) or 0.0
         for name, column in (("links", "time_s"), ("nodes", "time_s"), ("requests", "intended_s"))
     )
-    last_bin = BIN_NS / 1e9 if len(tables["links"]) else 0.0
+    last_bin = bin_s(tables["links"]) if len(tables["links"]) else 0.0
     return min(duration, max(0.0, links + last_bin, nodes, requests))
 
 
@@ -563,11 +561,11 @@ def _groups(requests: pl.DataFrame, column: str) -> list[EndpointSummary]:
 
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
     account = (description.get("emulator") or {}).get("directions") or {}
-    found = []
+    found, width_s, series_of = [], bin_s(links), by_direction(links)
     for planned in description.get("directions") or []:
         name, played = str(planned["name"]), planned.get("played") or planned.get("trace") or {}
         # Packets before the begin of the schedule test the links; they are not the workload's.
-        since = links.filter((pl.col("direction") == name) & (pl.col("time_s") >= 0))
+        since = series_of.get(name, links.clear()).filter(pl.col("time_s") >= 0)
         during = since.filter(pl.col("time_s") < duration)
         if during.is_empty():
             continue
@@ -585,8 +583,8 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
                 queue_peak_bytes=int(as_number(during["queue_peak_bytes"].max()) or 0),
                 dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0) - (handover or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
-                longest_gap_s=length * BIN_NS / 1e9 if limited else None,
-                longest_gap_at_s=during["time_s"][0] + begin * BIN_NS / 1e9 if limited and length else None,
+                longest_gap_s=length * width_s if limited else None,
+                longest_gap_at_s=during["time_s"][0] + begin * width_s if limited and length else None,
                 dropped_congestion=congestion,
                 dropped_handover=handover,
                 synthetic=bool(played.get("synthetic")),
