@@ -405,6 +405,21 @@ def test_a_log_without_its_oldest_records_gives_the_same_parts_or_none(tmp_path:
     assert kept.filter(~later)["part_uplink_queue"].null_count() == len(kept.filter(~later)) > 0
 
 
+def test_log_of_limited_size_has_the_latest_packets_and_the_report_states_it(tmp_path: Path) -> None:
+    make_run(tmp_path / "whole", duration=20)
+    make_run(tmp_path / "part", duration=20, packet_log="1 MiB")
+    records = read_log(tmp_path / "whole")
+    files = sorted((tmp_path / "part" / "raw").glob("packets.bin*"))
+    assert 0 <= 2**20 - sum(path.stat().st_size for path in files) < 64
+    kept = np.concatenate([part.copy() for part in packets.packet_parts(files[0])])
+    assert kept.tobytes() == records[-len(kept) :].tobytes()
+    summary = collect(tmp_path / "part")
+    (warning,) = [each for each in summary.warnings if "latest records" in each]
+    assert f": {len(records) - len(kept)} older ones were removed" in warning
+    assert only(summary).requests.without_parts > 0
+    assert only(summary).percentiles == only(collect(tmp_path / "whole")).percentiles
+
+
 def test_two_applications_that_share_endpoints_and_ports_are_measured_apart(tmp_path: Path) -> None:
     both, again, one = (tmp_path / name for name in ("both", "again", "one"))
     for run, uplink in ((both, 8), (again, 5)):

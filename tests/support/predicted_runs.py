@@ -66,13 +66,14 @@ def make_run(
     other: float | None = None,
     proxy: str | None = None,
     seed: int = 1,
+    packet_log: str | None = None,
     **description: Any,
 ) -> None:
     """Fill `path` with a run of image classification without tables and report, predicted but described as a real one.
 
     Times in s, rates in Mbit/s and requests a second. uplink: its mean capacity; outages: begins and lengths, of the
-    uplinks. other: rate of a second application, in the cloud. proxy: kind of one at the tower. description: replaces
-    values in ``run.json``.
+    uplinks. other: rate of a second application, in the cloud. proxy: kind of one at the tower. packet_log: its
+    maximum size. description: replaces values in ``run.json``.
     """
     node = {"cpus": 1.0, "memory": "512 MiB"}
     nodes = {"endpoint": {"count": endpoints, **node}, "edge": node} | ({"cloud": node} if other is not None else {})
@@ -86,6 +87,7 @@ def make_run(
     } | ({"proxy": {"kind": proxy}} if proxy else {})
     core, transport = {"edge": "500 us", "cloud": "500 us"}, {"congestion_control": "cubic"}
     about = {"name": "offload-simulated", "duration": f"{duration} s", "seed": seed}
+    about |= {"packet_log": packet_log} if packet_log is not None else {}
     text = scenario_head(nodes, mobile=mobile, core=core, **about, transport=transport)
     for name, server, each in (("workload", "edge", rate), ("other", "cloud", other)):
         if each is not None:

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +98,21 @@ def removal_warning(path: Path) -> str | None:
         return None
     return (
         f"the packet log has only its latest records: {removed} older ones were removed to keep it within its size; "
-        "requests and connections of that time lack packets"
+        "requests and connections of that time lack packets, and so do later requests on connections opened then"
     )
+
+
+def shorten_log(path: Path, most: int) -> None:
+    """Remove the oldest records of a finished packet log in a single file, which then has at most `most` bytes."""
+    count = _whole_records(path, MAGIC, RECORD)
+    removed = count - max(0, most - 2 * len(MAGIC)) // RECORD.itemsize
+    if removed <= 0:
+        return
+    with inputs.open_file(path) as file, path.with_name(f"{path.name}.{removed}").open("wb") as kept:
+        kept.write(MAGIC)
+        file.seek(len(MAGIC) + removed * RECORD.itemsize)
+        shutil.copyfileobj(file, kept, PART)
+    path.write_bytes(MAGIC)
 
 
 def packet_parts(path: Path) -> Iterator[NDArray[Any]]:

@@ -27,7 +27,7 @@ from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION
+from cellbed.support.units import DURATION, SIZE
 
 if TYPE_CHECKING:
     AnyApplication = Application
@@ -136,6 +136,12 @@ class Scenario(Table):
         written("0 s"),
         description="Warm-up, from the start of the workload, that is left out of all measures.",
         examples=["10 s"],
+    )
+    packet_log: Annotated[int, quantity(SIZE, "1 MiB", "8 GiB")] | None = Field(
+        None,
+        description="Maximum size of the packet log, which has 64 bytes per packet and link. The oldest packets go: "
+        "requests on their connections lack parts.",
+        examples=["1 GB"],
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
     nodes: dict[Name, NodeGroup] = Field(min_length=1, description="Node groups by name.")

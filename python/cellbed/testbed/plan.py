@@ -353,7 +353,7 @@ class Plan:
         """Return the emulator's configuration.
 
         raw: folder for the emulator's files; without it, none are written. control: path of the control socket.
-        packet_log_bytes: maximum size of the packet log, which keeps the latest records. control_name: returns the name
+        packet_log_bytes: maximum size of the packet log, instead of the scenario's. control_name: returns the name
         that a congestion control has where it runs.
         """
         vertices: list[dict[str, Any]] = []
@@ -387,7 +387,9 @@ class Plan:
             **({"proxies": self.proxies} if self.proxies else {}),
             **{what: str(raw / name) if raw else None for what, name in EMULATOR_FILES.items()},
             **({"control": str(control)} if control else {}),
-            **({"packet_log_bytes": packet_log_bytes} if packet_log_bytes is not None else {}),
+            **(
+                {"packet_log_bytes": size} if (size := packet_log_bytes or self.scenario.packet_log) is not None else {}
+            ),
         }
 
     @cached_property

@@ -252,7 +252,7 @@ def _reduce_to_programs(text: str, *, limits: bool) -> str:
     from cellbed.scenario.roles import OF_TCP
 
     data = tables(text, "scenario")
-    for key in ("faults", "migrations", "cells", "transport", "description", "expect", "skip"):
+    for key in ("faults", "migrations", "cells", "transport", "description", "expect", "skip", "packet_log"):
         data.pop(key, None)
     known = samplings()
     present = [known[load["kind"]] for load in _loads(data) if load.get("kind") in known]

@@ -24,7 +24,7 @@ from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries
 from cellbed.support.user_folders import cache_folder
-from cellbed.testbed.plan import Move, Plan
+from cellbed.testbed.plan import EMULATOR_FILES, Move, Plan
 from cellbed.testbed.programs import faults
 from cellbed.testbed.programs.environment import environment, host_congestion_control
 from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
@@ -161,6 +161,8 @@ class VirtualRun(Run):
         except ValueError as problem:
             raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
         state.services = self.profile.services
+        if scenario.packet_log is not None:
+            self.held.callback(self._shorten_log, scenario.packet_log)
         self.held.callback(self.world.network.finish)
         self.held.enter_context(self.world.entered())
 
@@ -189,6 +191,12 @@ class VirtualRun(Run):
         self.state.migrations = self.moves.accounts
         for load in self._loads:
             load.start(t0_ns)
+
+    def _shorten_log(self, most: int) -> None:
+        # Only the emulator can remove records while it runs.
+        from cellbed.measure.packets import shorten_log
+
+        shorten_log(self.raw / EMULATOR_FILES["packet_log"], most)
 
     def _connect(self) -> None:
         """Make the loads, and connect the load generators."""
