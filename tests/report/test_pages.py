@@ -236,3 +236,36 @@ def test_charts_are_read_and_zoomed_by_keyboard_and_follow_the_theme(browser: An
     assert dark != page.evaluate(pixels)
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(pixels) == dark
+
+
+@needs_assets
+def test_latencies_of_a_large_run_appear_on_zoom(browser: Any, tmp_path: Path) -> None:
+    run(tmp_path, endpoints=1)
+    table = tmp_path / "run" / "requests.parquet"
+    number = pl.int_range(30_000, eager=True)
+    # In slices of five requests, the first is the fastest and the third is the slowest.
+    latency = pl.Series([0.1, 0.2, 0.3, 0.25, 0.15] * 6_000)
+    many = pl.read_parquet(table)[:1].select(pl.all().repeat_by(30_000).list.explode())
+    many.with_columns(request=number, intended_s=number / 5_000, latency_s=latency).write_parquet(table)
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(html.write(tmp_path / "run").as_uri())
+    chart = page.locator("figure.chart", has_text="Latency of each request").first
+    drawn = chart.locator("div[role=img]")
+    drawn.focus()
+
+    def seen() -> set[int]:
+        drawn.press("Home")
+        found = set()
+        for _ in range(30):
+            drawn.press("ArrowRight")
+            found.add(int(re.findall(r"request (\d+) at", chart.locator("output").inner_text())[0]) % 5)
+        return found
+
+    assert seen() <= {0, 2}
+    for _ in range(8):
+        drawn.press("+")
+    assert seen() > {0, 2}
+    assert errors == []
+    page.close()

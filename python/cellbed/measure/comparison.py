@@ -220,6 +220,10 @@ class Comparison:
         )
 
 
+_COLUMNS = ("app", "endpoint", "request", "status", "intended_ns", "intended_s", "latency_s")
+"""Columns of requests that are compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A run to compare. description, resolved, environment: the content of ``run.json``, ``scenario.resolved.json`` and
@@ -238,7 +242,9 @@ class _Run:
     @classmethod
     def read(cls, name: str, folder: Path) -> Self:
         description, summary = read_run(folder), _summary(folder)
-        requests, measures = read_tables(folder, "requests", "measures")
+        applications = {each.name: each for each in applications_of(description)}
+        same = {column for each in applications.values() for column in each.same}
+        requests, measures = read_tables(folder, "requests", "measures", requests={*_COLUMNS, *same})
         return cls(
             name,
             folder,
@@ -248,7 +254,7 @@ class _Run:
             summary,
             requests.sort("intended_ns", "endpoint"),
             measures,
-            {each.name: each for each in applications_of(description)},
+            applications,
         )
 
     @property

@@ -34,7 +34,7 @@ IDLE_RECORD = np.dtype([("start", "<i8"), ("direction", "<u4"), ("bins", "<u4"),
 also holds for all following bins; the maximum number means unlimited."""
 IDLE = np.uint32(1 << 31)
 MOST_IDLE_BINS = 100
-MOST_BINS = 1 << 20
+MOST_BINS = 1 << 21
 """Number of bins of a run beyond which the table has longer bins."""
 assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 

@@ -200,8 +200,8 @@ def due(requests: pl.DataFrame) -> pl.DataFrame:
 def _read_records(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
     """Return the records of an application's clients and servers, one row per request. ahead: lead by node, ns."""
     own, server = application.client_columns, application.server_columns
-    requests = read_records(raw, application.name, REQUESTS, schema_for(REQUEST | own), ahead).unnest("tcp")
-    joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
+    joined = read_records(raw, application.name, REQUESTS, schema_for(REQUEST | own), ahead).unnest("tcp")
+    joined = joined.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
         service = read_records(raw, application.name, SERVICES, schema_for(SERVED | server), ahead)
         # A request may be served twice if the transport retransmits it; the first service produced the reply.
@@ -260,10 +260,8 @@ def _split_waiting(requests: pl.DataFrame) -> pl.DataFrame:
     taken = pl.min_horizontal("accepted_ns", "uplink_entered_ns") - pl.col("sent_ns")
     handed = pl.when(pl.col("accepted_ns").is_not_null()).then((taken - pl.col("buffer_full_ns")).clip(0))
     window = np.zeros(len(requests), np.int64)
-    known = requests.with_row_index("row").drop_nulls(
-        ["sent_ns", "uplink_entered_ns", "local_port", "receive_window_limited_us"]
-    )
     clock_us, ends = pl.col("receive_window_limited_us"), ["endpoint", "local_port"]
+    known = requests.select(*ends, "sent_ns", "uplink_entered_ns", clock_us).with_row_index("row").drop_nulls()
     grown = known.filter((clock_us.max() > clock_us.min()).over(ends))
     for _, group in grown.sort("sent_ns").group_by(ends, maintain_order=True):
         clock = group["receive_window_limited_us"].to_numpy() * 1000

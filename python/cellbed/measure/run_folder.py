@@ -1,5 +1,6 @@
 """A run's folder: its description, and atomic writes of results."""
 
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,13 +65,19 @@ def read_account(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_tables(run: Path, *names: str) -> "list[pl.DataFrame]":
-    """Return the tables of a measured run. names: without ``.parquet``. Raises MeasureError for a missing or damaged
-    table."""
+def read_tables(run: Path, *names: str, requests: "Collection[str] | None" = None) -> "list[pl.DataFrame]":
+    """Return the tables of a measured run. names: without ``.parquet``. requests: the columns of ``requests`` to read,
+    if present; default all. Raises MeasureError for a missing or damaged table."""
     import polars as pl
 
+    def read(name: str) -> pl.DataFrame:
+        path = inputs.check(run / f"{name}.parquet")
+        if name != "requests" or requests is None:
+            return pl.read_parquet(path)
+        return pl.read_parquet(path, columns=[each for each in pl.read_parquet_schema(path) if each in requests])
+
     try:
-        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
+        return [read(name) for name in names]
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
 

@@ -1,6 +1,5 @@
 """Requests by server: servers may be replicas, or change with the cell and site of a moving endpoint."""
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from cellbed.measure.requests import due
 from cellbed.measure.run_folder import applications_of
 from cellbed.measure.statistics import Percentile, percentiles
 
+_ALWAYS = -(1 << 62)
 _DELAYS = ("uplink_delayed_ns", "downlink_delayed_ns")
 
 
@@ -46,22 +46,22 @@ def server_summaries(description: dict[str, Any], requests: pl.DataFrame) -> lis
     if not stays:
         requests = requests.filter(pl.col("app").is_in([each.name for each in known if len(each.servers) > 1]))
     origin = description.get("t0_ns") or 0
+    begins = [  # a node is at its first place before, too
+        (node, begin + origin if number else _ALWAYS, name)
+        for node, since in stays.items()
+        for number, (begin, name) in enumerate(since)
+    ]
+    schema = {"node": pl.String, "begin": pl.Int64, "place": pl.String}
+    known_places = pl.DataFrame(begins, schema, orient="row").sort("begin", maintain_order=True)
 
-    def cell(node: str, at_ns: int) -> str | None:
-        since = stays.get(node, [])
-        place = bisect_right([begin for begin, _ in since], at_ns - origin)
-        return since[max(0, place - 1)][1] if since else None
+    def place(node: str, at: pl.Expr) -> pl.Series:
+        rows = requests.select(node=node, at=at).with_row_index("row").sort("at")
+        found = rows.join_asof(known_places, left_on="at", right_on="begin", by="node", check_sortedness=False)
+        return found.sort("row")["place"]
 
-    rows = requests.select("app", "endpoint", "server", "intended_ns", "uplink_left_ns").rows()
     placed = requests.with_columns(
-        cell=pl.Series([cell(endpoint, intended) for _, endpoint, _, intended, _ in rows], dtype=pl.String),
-        site=pl.Series(
-            [
-                cell(server, intended if left is None else left) if server is not None else None
-                for _, _, server, intended, left in rows
-            ],
-            dtype=pl.String,
-        ),
+        cell=place("endpoint", pl.col("intended_ns")),
+        site=place("server", pl.coalesce("uplink_left_ns", "intended_ns")),
     )
     if stays:
         placed = placed.drop_nulls("cell")

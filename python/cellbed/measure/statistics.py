@@ -86,12 +86,12 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
     counts as gives its ranks, which are scaled to the sample.
     """
     n, ordered = len(samples), np.sort(samples)
-    found = []
+    found, shares = [], _shares(samples) if any(n >= smallest_sample(each) for each in quantiles) else None
     for quantile in quantiles:
         if n < smallest_sample(quantile):
             found.append(Percentile(quantile, n, None, None, None, None, None, _refusal(n, quantile), None))
             continue
-        found.append(_with_interval(ordered, quantile, int(_independent(samples, quantile))))
+        found.append(_with_interval(ordered, quantile, int(_independent(samples, quantile, shares))))
     return found
 
 
@@ -124,7 +124,8 @@ def percentile(samples: Samples, quantile: float) -> Percentile:
 
 def percentile_value(samples: Samples, quantile: float) -> float:
     """Return the order statistic of :func:`rank`; +inf if it is a request without a good reply."""
-    return float(np.sort(samples)[rank(len(samples), quantile) - 1])
+    place = rank(len(samples), quantile) - 1
+    return float(np.partition(samples, place)[place])
 
 
 def rank(n: int, quantile: float) -> int:
@@ -136,14 +137,15 @@ def rank(n: int, quantile: float) -> int:
     return math.ceil(n * quantile - 1e-9)
 
 
-def _independent(samples: Samples, quantile: float) -> float:
-    """Return the number of independent requests that give a percentile as precisely as `samples`.
+def _independent(samples: Samples, quantile: float, shares: Samples | None = None) -> float:
+    """Return the number of independent requests that give a percentile as precisely as `samples`. shares: of
+    :func:`_shares`.
 
     The share of requests below the percentile has the variance of n / τ independent requests, where τ is the sum of the
     autocorrelations of "below or not". A short series that visits a tail once shows too little autocorrelation. So τ is
     at least the τ of scores from all requests: their ranks r, above the median −log(1 − r / n).
     """
-    shares, value = (_mean_ranks(samples) - 0.5) / len(samples), percentile_value(samples, quantile)
+    shares, value = _shares(samples) if shares is None else shares, percentile_value(samples, quantile)
     of_scores, below = _correlation_time(shares if quantile <= 0.5 else -np.log(1 - shares)), samples <= value
     time = _correlation_time((samples < value if below.all() else below).astype(np.float64))
     return len(samples) / max(of_scores, time)
@@ -167,12 +169,12 @@ def _correlation_time(series: Samples) -> float:
     return max(1.0, math.sqrt(np.average((levels * _AT_ZERO) ** 2, weights=np.exp(logs - logs.max()))))
 
 
-def _mean_ranks(samples: Samples) -> Samples:
-    """Return the rank of each sample (1-based); equal samples, such as requests without a good reply, share the
-    mean."""
+def _shares(samples: Samples) -> Samples:
+    """Return the share of smaller samples, and half of itself, for each sample; equal samples, such as requests without
+    a good reply, share the mean."""
     _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
     ranks: Samples = (np.cumsum(count) - (count - 1) / 2)[place]
-    return ranks
+    return (ranks - 0.5) / len(samples)
 
 
 @cache

@@ -1,6 +1,6 @@
 """The summary of a run: tables and ``summary.json`` from the raw files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -277,23 +277,44 @@ def collect(run: Path) -> Summary:
     Interrupted and killed runs work too: complete records count. Raises MeasureError for a folder that is not a
     run's.
     """
-    tables, summary = measure(run)
+
+    def write_requests(requests: pl.DataFrame) -> pl.DataFrame:
+        # Memory need not hold the columns that the summary does not use, a third of the table, any longer.
+        _write(run / "requests.parquet", requests)
+        return requests.drop(set(requests.columns) & _UNUSED)
+
+    tables, summary = measure(run, write_requests)
     for name, table in tables.items():
-        _write(run / f"{name}.parquet", table)
+        if name != "requests":
+            _write(run / f"{name}.parquet", table)
     replace(run / "summary.json", summary.json())
     return summary
 
 
-def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
-    """Return the tables and the summary of a run from its raw files. Raises MeasureError."""
+_WAY_COLUMNS = ("start", "end", *(f"{name}_ns" for name in ("queued", "proxied", "opened", "accepted", "resent")))
+_UNUSED = {
+    *(f"{way}_{name}" for way in ("uplink", "downlink") for name in (*_WAY_COLUMNS, "sending_ns")),
+    *(f"tls_{way}_{name}" for way in ("uplink", "downlink") for name in ("end", "entered_ns", "left_ns")),
+    *(f"{name}_ns" for name in ("accepted", "handed", "held", "window", "downlink_paused", "downlink_flowing")),
+    *(f"connect_{name}_ns" for name in ("up", "remote", "down", "rest")),
+}
+"""Columns of requests that the summary of a run does not use."""
+
+
+def measure(
+    run: Path, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda requests: requests
+) -> tuple[dict[str, pl.DataFrame], Summary]:
+    """Return the tables and the summary of a run from its raw files. keep: returns the columns of requests that are
+    kept. Raises MeasureError."""
     description = read_run(run)
     tables, warnings = read_requests(run, description)
     connections = tables["connections"]
-    requests = add_connections(tables["requests"], connections, description)
+    requests = add_connections(tables.pop("requests"), connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
     connections = claim_connections(connections, requests, description).drop(*TALK, strict=False)
     own, problems = read_own(run, description)
+    requests = keep(requests.filter(pl.col("intended_s") >= skip_ns / 1e9) if skip_ns else requests)
     tables |= {
         **{"requests": requests, "connections": connections, "measures": own},
         "flows": read_flows(run, description, connections),
@@ -427,7 +448,7 @@ def _application(
     )
     requests = due(everything)
     on_time_share, goodput_bit_s = on_time(requests, application, measured_s)
-    samples = latencies(requests)
+    samples, answered = latencies(requests), pl.col("latency_s").is_not_null()
     found = percentiles(samples, QUANTILES)
     return ApplicationSummary(
         name=application.name,
@@ -442,7 +463,7 @@ def _application(
         residual=_residual(requests),
         good_replies=percentiles(samples[np.isfinite(samples)], QUANTILES),
         endpoints=sorted(_groups(everything, "endpoint"), key=lambda summary: _natural(summary.endpoint)),
-        measures=_measures(requests.drop_nulls("latency_s"), messages, application.measures),
+        measures=_measures(requests, messages, application.measures),
         uncertainty=uncertainties(requests, application, description),
         added_s=shifts(samples, delays_by_machine(requests, application.spans, tables["disturbance"]), found),
         deadline_s=None if application.deadline_ns is None else application.deadline_ns / 1e9,
@@ -452,7 +473,7 @@ def _application(
         own=summarise_own(own),
         own_problems=own_problems,
         steps=_groups(everything, "step") if "step" in application.client_columns else [],
-        unassigned=_count(requests.drop_nulls("latency_s")["unassigned"]) if application.reported else {},
+        unassigned=_count(requests.filter(answered)["unassigned"]) if application.reported else {},
     )
 
 
@@ -475,6 +496,8 @@ def _ends_without_answer(requests: pl.DataFrame) -> NDArray[np.float64]:
 
 
 def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence[Measure]) -> list[MeasureSummary]:
+    own = {measure.column for measure in measures} & set(requests.columns)
+    requests = requests.select("latency_s", *(own - {"latency_s"})).drop_nulls("latency_s")
     found = []
     for measure in measures:
         table = messages if measure.column in messages.columns else requests
@@ -511,7 +534,7 @@ def latencies(requests: pl.DataFrame) -> Samples:
 def _counts(requests: pl.DataFrame) -> Counts:
     everything, requests = len(requests), due(requests)
     status = requests["status"]
-    answered = requests.drop_nulls("latency_s")
+    answered = requests.select("latency_s", "residual_s").drop_nulls("latency_s")
     return Counts(
         total=len(requests),
         ok=int((status == "ok").sum()),
@@ -537,7 +560,7 @@ def _count(reasons: pl.Series) -> dict[str, int]:
 
 
 def _residual(requests: pl.DataFrame) -> Residual | None:
-    complete = requests.drop_nulls("residual_s")
+    complete = requests.select("residual_s", "latency_s").drop_nulls("residual_s")
     if complete.is_empty():
         return None
     residual, latency = complete["residual_s"].to_numpy(), complete["latency_s"].to_numpy()
@@ -552,8 +575,8 @@ def _residual(requests: pl.DataFrame) -> Residual | None:
 
 def _groups(requests: pl.DataFrame, column: str) -> list[EndpointSummary]:
     """Return the latency of requests grouped by a column, in the order of its values."""
-    found = []
-    for (name,), group in requests.group_by(column, maintain_order=True):
+    found, columns = [], {column, "status", "latency_s", "residual_s", "scale"} & set(requests.columns)
+    for (name,), group in requests.select(columns).group_by(column, maintain_order=True):
         samples = latencies(group)
         found.append(EndpointSummary(str(name), _counts(group), percentiles(samples, QUANTILES)))
     return found

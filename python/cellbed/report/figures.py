@@ -13,6 +13,7 @@ from cellbed.measure.run_folder import MeasureError, applications_of, read_run, 
 from cellbed.report import pages, plot, ranking
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Bars, Drawing
+from cellbed.runformat.description import Composed
 from cellbed.runformat.spans import PLACES, Place, Span
 
 if TYPE_CHECKING:
@@ -46,11 +47,18 @@ def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
     from cellbed.measure.summary import Summary
     from cellbed.report.timeline import timeline
 
-    description, tables = read_run(run), read_tables(run, *TABLES)
+    description = read_run(run)
+    tables = read_tables(run, *TABLES, requests=columns_of(description))
     charts = timeline(description, *tables[:4])
     found: dict[str, Drawing | Bars] = {**run_drawings(description, Summary.read(run), tables, charts)}
     found |= {f"link-{link['name']}": _link(link, charts["span"]) for link in charts["links"]}
     return save({name: each.figure for name, each in found.items()}, folder, ending)
+
+
+def columns_of(description: dict[str, Any]) -> Sequence[str] | None:
+    """Return the columns of requests that the figures of a run show; None for all. description: of the run."""
+    whole = any(isinstance(each, Composed) for each in applications_of(description))
+    return None if whole else ("app", "endpoint", "request", "status", "intended_s", "latency_s")
 
 
 def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: Ending) -> list[Path]:

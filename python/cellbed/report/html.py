@@ -91,7 +91,7 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, *others = tables = read_tables(run, *figures.TABLES)
+    requests, links, *others = tables = read_tables(run, *figures.TABLES, requests=figures.columns_of(description))
 
     nodes = {node["name"]: node for node in description.get("nodes") or []}
     content = inputs.json_value(run / "summary.json")

@@ -11,7 +11,7 @@ from cellbed.measure.requests import STATUSES, due
 from cellbed.report.origin import origin_words
 
 MOST_LINKS = 16
-MOST_REQUESTS = 20_000
+MOST_REQUESTS = 100_000
 MOST_BINS = 12_000
 FEWEST_BINS = 1_200
 BIN_BUDGET = 48_000

@@ -17,6 +17,7 @@
   const sync = uPlot.sync("time");
   const font = "12px " + getComputedStyle(document.body).fontFamily;
   const POINTS = 300; // bins drawn over the width of a chart
+  const DOTS = 20000; // requests drawn at once: more of them appear on zoom
   const NODES = 6; // with charts; of more nodes, the chosen link's endpoint and the ones that are no endpoints
   const whole = { min: data.span[0], max: Math.max(data.span[1], data.span[0] + 1) };
   let span = whole;
@@ -144,12 +145,22 @@
   function latencyChart(parent, requests, logarithmic) {
     const { app, number, time, latency, status } = requests;
     const answered = latency.filter((value) => value != null);
-    const top = Math.max(...answered, 1), bottom = Math.min(...answered, top);
+    const top = answered.reduce((a, b) => Math.max(a, b), 1), bottom = answered.reduce((a, b) => Math.min(a, b), top);
     const missing = latency.some((value) => value == null);
     const inSeconds = top >= 2000;
     const factor = inSeconds ? 1e-3 : 1;
     const values = latency.map((value) => value == null ? null : value * factor);
     const range = logarithmic ? [bottom * factor * 0.8, top * factor * 1.5] : [0, top * factor * (missing ? 1.14 : 1.06)];
+    let shown = []; // numbers of the drawn requests
+    const fill = (min, max) => {
+      shown = visible(requests, min, max);
+      return [
+        shown.map((i) => time[i]),
+        shown.map((i) => status[i] === 1 ? null : values[i]),
+        shown.map((i) => status[i] === 1 ? values[i] : null),
+        shown.map((i) => values[i] == null ? range[1] * (logarithmic ? 0.85 : 0.97) : null),
+      ];
+    };
     const size = time.length > 4000 ? 3 : time.length > 1200 ? 4 : 5;
     const dots = (stroke, fill) => ({ paths: () => null, points: { show: true, size, width: 1.5, stroke, fill } });
     const key = (style, words) => [`style="${style};border-radius:50%;width:8px;height:8px"`, words];
@@ -162,21 +173,32 @@
       series: [dots(colours.ink, colours.ink), dots(colours.alarm, colours.paper), dots(colours.alarm, colours.alarm)],
       scale: logarithmic ? { distr: 3, range: () => range } : { range: () => range },
       values: logarithmic ? (_, splits) => splits.map((s) => s == null ? "" : /^[125]0*$/.test(String(+(s * 1e6).toPrecision(1))) ? digits(s) : "") : undefined,
-      data: [
-        time,
-        values.map((value, i) => status[i] === 1 ? null : value),
-        values.map((value, i) => status[i] === 1 ? value : null),
-        values.map((value) => value == null ? range[1] * (logarithmic ? 0.85 : 0.97) : null),
-      ],
+      fill,
       say: (u, now) => {
-        if (!time.length) return "";
-        const last = Math.max(0, at(u, now)), i = time[last + 1] - now < now - time[last] ? last + 1 : last;
+        if (!shown.length) return "";
+        const last = nearest(u, now), next = u.data[0][last + 1] - now < now - u.data[0][last] ? last + 1 : last, i = shown[next];
         const words = latency[i] == null ? STATES[status[i]] : `${digits(values[i])} ${inSeconds ? "s" : "ms"}`;
         const gap = link.gaps.find((each) => now >= each.begin && now <= each.end);
         const phase = (data.phases || []).find((each) => now >= each.begin && now <= each.end);
         return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}` + (phase ? `, during ${phase.name}` : "") + (gap ? `, in the ${gap.way} outage of ${digits(gap.end - gap.begin)} s` : "");
       },
     });
+  }
+
+  // The requests of a time to draw: of more than DOTS, in slices of time the fastest, the slowest and one without a reply.
+  function visible({ time, latency }, min, max) {
+    const first = after(time, min - 1e-9), last = after(time, max), step = Math.max(1, Math.ceil((last - first) / (DOTS / 3)));
+    const drawn = [];
+    for (let i = first - first % step; i < last; i += step) {
+      const slice = [...Array(Math.min(step, last - i)).keys()].map((j) => i + j);
+      if (step < 4) { drawn.push(...slice); continue; }
+      const chosen = new Set([slice.find((j) => latency[j] == null)]);
+      const answered = slice.filter((j) => latency[j] != null);
+      chosen.add(answered.reduce((a, b) => latency[b] < latency[a] ? b : a, answered[0]));
+      chosen.add(answered.reduce((a, b) => latency[b] > latency[a] ? b : a, answered[0]));
+      drawn.push(...slice.filter((j) => chosen.has(j)));
+    }
+    return drawn;
   }
 
   // ---- links: bytes per bin become means per drawn bin, queues their peak
@@ -208,12 +230,13 @@
     return column;
   }
 
-  const at = (u, time) => {
-    const column = u.data[0];
+  function after(column, time) { // the number of ascending values up to a time
     let low = 0, high = column.length;
     while (low < high) { const mid = (low + high) >> 1; if (column[mid] <= time) low = mid + 1; else high = mid; }
-    return low - 1;
-  };
+    return low;
+  }
+
+  const at = (u, time) => after(u.data[0], time) - 1;
 
   const nearest = (u, time) => Math.max(0, at(u, time));
   const steps = uPlot.paths.stepped({ align: 1 });
