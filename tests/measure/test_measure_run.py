@@ -308,7 +308,7 @@ def test_long_run_has_longer_bins_with_the_same_bytes(measured_run: Path, monkey
     monkeypatch.setattr(links, "MOST_BINS", len(bins) // 4)
     longer = links.read_links(measured_run, description)
     assert len(longer) <= len(bins) // 3
-    assert links.bin_s(longer) == pytest.approx(0.05)
+    assert links.bin_ns(longer) == 50_000_000
     outages = [[(it.way, it.begin_s, it.length_s) for it in find_outages(description, each)] for each in (bins, longer)]
     for before, after in zip(*outages, strict=True):
         assert (after[0], *after[1:]) == (before[0], *(pytest.approx(each, abs=0.1) for each in before[1:]))

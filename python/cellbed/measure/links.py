@@ -65,7 +65,7 @@ def _idle_bins(path: Path, records: np.ndarray[Any, np.dtype[Any]]) -> tuple[Int
 
 def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     """Return one row per direction and bin of 10 ms, by direction and time. description: the content of
-    ``run.json``. In a run with more than `MOST_BINS` bins, the bins are longer by a whole number (:func:`bin_s`).
+    ``run.json``. In a run with more than `MOST_BINS` bins, the bins are longer by a whole number (:func:`bin_ns`).
 
     Columns: ``time_s`` (begin of the bin since the start of the schedule; bins before it are negative),
     ``direction`` (name), ``capacity_mbit_s`` (offered by the schedule; null: unlimited), ``used_mbit_s``
@@ -73,7 +73,7 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     ``queue_peak_bytes``, ``dropped_queue``, ``dropped_loss`` (packets).
     """
     path, t0 = run / "raw" / "series.bin", description.get("t0_ns") or 0
-    names = {int(d["index"]): str(d["name"]) for d in description.get("directions") or []}
+    names = dict(sorted((int(d["index"]), str(d["name"])) for d in description.get("directions") or []))
     bounds = [
         (int(part["start"].min()), int(part["start"].max()) + MOST_IDLE_BINS * BIN_NS)
         for part in record_parts(path, MAGIC, RECORD)
@@ -87,14 +87,16 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         records = read_series(path)
         columns = {name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()}
         columns["bins"] = np.ones(len(records), np.int64)
+        del records
     table = pl.DataFrame(columns)
+    del columns
+    table = table.sort("direction", "start") if factor == 1 else table
 
     def rate(column: str) -> pl.Expr:
         return pl.col(column).cast(pl.Float64) * 8 / (BIN_NS / 1e9) / 1e6 / pl.col("bins")
 
     return (
-        table.sort("direction", "start")
-        .with_columns(time_s=_since_start("start", description))
+        table.with_columns(time_s=_since_start("start", description))
         .select(
             "time_s",
             pl.col("direction").cast(pl.Int64).replace_strict(names, default=None, return_dtype=pl.String),
@@ -149,19 +151,17 @@ def _join_bins(
         for name in ("queue_bytes", "queue_packets"):
             found[name][at[last]] = busy[name][known[last]]
     filled = np.flatnonzero(found["bins"])
-    place = np.arange(places * len(directions))
-    found["start"] = t0 + (place % places + first) * width
-    found["direction"] = np.array(directions)[place // places]
-    capacity = np.where(unlimited, np.uint64(UNLIMITED), found["capacity"].view(np.uint64))
-    return {name: each[filled] for name, each in (found | {"capacity": capacity}).items()}
+    found["start"] = t0 + (np.arange(len(unlimited)) % places + first) * width
+    found["direction"] = np.repeat(directions, places)
+    found["capacity"] = np.where(unlimited, np.uint64(UNLIMITED), found["capacity"].view(np.uint64))
+    return {name: found.pop(name)[filled] for name in [*found]}
 
 
-def bin_s(links: pl.DataFrame) -> float:
-    """Return the length of the bins of a table of :func:`read_links`, seconds."""
-    times = links["time_s"].head(1000)
-    steps = times.diff().filter(times.diff() > 0)
-    shortest = steps.min()
-    return round(shortest / (BIN_NS / 1e9)) * BIN_NS / 1e9 if isinstance(shortest, float) else BIN_NS / 1e9
+def bin_ns(links: pl.DataFrame) -> int:
+    """Return the length of the bins of a table of :func:`read_links`, ns."""
+    steps = links["time_s"].head(1000).diff()
+    shortest = steps.filter(steps > 0).min()
+    return round(shortest * 1e9 / BIN_NS) * BIN_NS if isinstance(shortest, float) else BIN_NS
 
 
 def by_direction(links: pl.DataFrame) -> dict[str, pl.DataFrame]:

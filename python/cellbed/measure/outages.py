@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.links import bin_s, by_direction, gaps
+from cellbed.measure.links import bin_ns, by_direction, gaps
 
 LEAST_S = 0.3
 """Minimum length of a time without capacity that counts as an outage, seconds."""
@@ -62,7 +62,7 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
     """Return the outages of all links, by direction and time. An outage of a core link is returned once per endpoint
     whose requests cross the link. links: the table of `read_links`."""
     endpoints, joins = last_miles(description), _joins(description)
-    width_s, series_of = bin_s(links), by_direction(links)
+    width_ns, series_of = bin_ns(links), by_direction(links)
     found = []
     for direction in description.get("directions") or []:
         link = str(direction["link"])
@@ -72,7 +72,7 @@ def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outag
             continue
         series = series_of[direction["name"]].filter(pl.col("time_s") >= 0)
         for begin, length in gaps(series["capacity_mbit_s"].to_numpy()):
-            begin_s, length_s = series["time_s"][0] + begin * width_s, length * width_s
+            begin_s, length_s = series["time_s"][0] + begin * width_ns / 1e9, length * width_ns / 1e9
             if length_s >= LEAST_S - 1e-9:
                 way = str(direction["way"])
                 span = round(begin_s, 6), round(length_s, 6)

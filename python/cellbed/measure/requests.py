@@ -1,5 +1,7 @@
 """Requests: the stamps of programs and packets joined, one row per request with the parts of its latency."""
 
+import contextlib
+import ctypes
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -48,7 +50,10 @@ def read_requests(run: Path, description: dict[str, Any]) -> tuple[dict[str, pl.
         for packets in read_groups(run, description, undivided=records.undivided):
             records.add(packets)
             yield packets
+            del packets
+            release_memory()
 
+    release_memory()
     connections = read_connections(run, description, groups=groups())
     requests, messages, traces = records.read(connections, traced)
     return {
@@ -57,6 +62,12 @@ def read_requests(run: Path, description: dict[str, Any]) -> tuple[dict[str, pl.
         "messages": messages,
         "traces": traces,
     }, traced.warnings
+
+
+def release_memory() -> None:
+    """Have the C library return freed memory to the system: it else keeps the arrays of a large run's packets."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Records:
@@ -201,14 +212,17 @@ def _read_records(raw: Path, application: Description, ahead: dict[str, int]) ->
     """Return the records of an application's clients and servers, one row per request. ahead: lead by node, ns."""
     own, server = application.client_columns, application.server_columns
     joined = read_records(raw, application.name, REQUESTS, schema_for(REQUEST | own), ahead).unnest("tcp")
-    joined = joined.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
         service = read_records(raw, application.name, SERVICES, schema_for(SERVED | server), ahead)
         # A request may be served twice if the transport retransmits it; the first service produced the reply.
         first = next(iter(server))
         service = service.sort(first).unique(["endpoint", "request"], keep="first")
         joined = joined.join(service, on=["endpoint", "request"], how="left")
-    return sort_table(joined, "intended_ns", "endpoint", "request")
+    joined = sort_table(joined, "intended_ns", "endpoint", "request")
+    # A column of a literal takes no memory.
+    empty = [name for name in joined.columns if 0 < len(joined) == joined[name].null_count()]
+    joined = joined.with_columns(pl.lit(None, joined.schema[name]).alias(name) for name in empty)
+    return joined.select(pl.lit(application.name).alias("app"), pl.all())
 
 
 def sort_table(table: pl.DataFrame, *columns: str) -> pl.DataFrame:
@@ -334,10 +348,11 @@ class _Carriage:
         known = known.with_row_index("row").drop_nulls()
         return known.select("row", **dict(zip(ENDS, columns, strict=True))).group_by(ENDS).agg("row").collect()
 
-    def take(self, name: str) -> pl.Series:
+    def take(self, name: str) -> pl.Series | pl.Expr:
         """Remove a figure, and return it as a column, null if unknown."""
-        values = pl.Series(self.values.pop(name, np.full(len(self.table), _UNKNOWN)))
-        return values.set(values == _UNKNOWN, None)
+        values = pl.Series(self.values.pop(name, np.empty(0, np.int64)))
+        unknown = values == _UNKNOWN
+        return pl.lit(None, pl.Int64) if unknown.all() else values.set(unknown, None)
 
     def add(self, streams: Streams) -> None:
         """Process a group of connections."""
@@ -433,6 +448,7 @@ def _attach_packets(carriage: _Carriage) -> pl.DataFrame:
         .then(entered)
         .otherwise(pl.min_horizontal(entered, pl.max_horizontal("uplink_left_ns", busy))),
     )
+    carriage.values.clear()
     return _handshake(requests) if "opening_ns" in requests.columns else requests
 
 

@@ -34,7 +34,7 @@ from cellbed.measure.disturbance import (
 )
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
-from cellbed.measure.links import bin_s, by_direction, gaps, read_links, read_nodes, read_programs
+from cellbed.measure.links import bin_ns, by_direction, gaps, read_links, read_nodes, read_programs
 from cellbed.measure.migrations import MigrationSummary, migration_summaries
 from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.own import OwnMeasure, read_own, summarise_own
@@ -295,7 +295,8 @@ _WAY_COLUMNS = ("start", "end", *(f"{name}_ns" for name in ("queued", "proxied",
 _UNUSED = {
     *(f"{way}_{name}" for way in ("uplink", "downlink") for name in (*_WAY_COLUMNS, "sending_ns")),
     *(f"tls_{way}_{name}" for way in ("uplink", "downlink") for name in ("end", "entered_ns", "left_ns")),
-    *(f"{name}_ns" for name in ("accepted", "handed", "held", "window", "downlink_paused", "downlink_flowing")),
+    *(f"{name}_ns" for name in ("started", "accepted", "buffer_full", "handed", "held", "window")),
+    *(f"downlink_{name}_ns" for name in ("paused", "flowing", "ready")),
     *(f"connect_{name}_ns" for name in ("up", "remote", "down", "rest")),
 }
 """Columns of requests that the summary of a run does not use."""
@@ -521,7 +522,7 @@ def _measurement_span(description: dict[str, Any], duration: float, tables: dict
         as_number(tables[name][column].max()) or 0.0
         for name, column in (("links", "time_s"), ("nodes", "time_s"), ("requests", "intended_s"))
     )
-    last_bin = bin_s(tables["links"]) if len(tables["links"]) else 0.0
+    last_bin = bin_ns(tables["links"]) / 1e9 if len(tables["links"]) else 0.0
     return min(duration, max(0.0, links + last_bin, nodes, requests))
 
 
@@ -584,7 +585,7 @@ def _groups(requests: pl.DataFrame, column: str) -> list[EndpointSummary]:
 
 def _directions(description: dict[str, Any], links: pl.DataFrame, duration: float) -> list[DirectionSummary]:
     account = (description.get("emulator") or {}).get("directions") or {}
-    found, width_s, series_of = [], bin_s(links), by_direction(links)
+    found, width_ns, series_of = [], bin_ns(links), by_direction(links)
     for planned in description.get("directions") or []:
         name, played = str(planned["name"]), planned.get("played") or planned.get("trace") or {}
         # Packets before the begin of the schedule test the links; they are not the workload's.
@@ -606,8 +607,8 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
                 queue_peak_bytes=int(as_number(during["queue_peak_bytes"].max()) or 0),
                 dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0) - (handover or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
-                longest_gap_s=length * width_s if limited else None,
-                longest_gap_at_s=during["time_s"][0] + begin * width_s if limited and length else None,
+                longest_gap_s=length * width_ns / 1e9 if limited else None,
+                longest_gap_at_s=during["time_s"][0] + begin * width_ns / 1e9 if limited and length else None,
                 dropped_congestion=congestion,
                 dropped_handover=handover,
                 synthetic=bool(played.get("synthetic")),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.links import bin_s, by_direction
+from cellbed.measure.links import bin_ns, by_direction
 from cellbed.measure.outages import find_outages, last_miles
 from cellbed.measure.requests import STATUSES, due
 from cellbed.report.origin import origin_words
@@ -35,7 +35,7 @@ def timeline(
     if len(mobile) > MOST_LINKS:
         slowness = _slowness(requests)
         mobile.sort(key=lambda each: slowness.get(each[1], 0.0), reverse=True)
-    outages, width_s, series_of = find_outages(description, links), bin_s(links), by_direction(links)
+    outages, width_ns, series_of = find_outages(description, links), bin_ns(links), by_direction(links)
     drawn = mobile[:MOST_LINKS]
     most_bins = int(np.clip(BIN_BUDGET // max(1, 2 * len(drawn)), FEWEST_BINS, MOST_BINS))
     duration = (description.get("duration_ns") or 0) / 1e9
@@ -56,7 +56,7 @@ def timeline(
                     )
                 ],
                 "directions": [
-                    _direction(direction, series_of.get(direction["name"], links.clear()), width_s, most_bins)
+                    _direction(direction, series_of.get(direction["name"], links.clear()), width_ns, most_bins)
                     for direction in description.get("directions") or []
                     if direction["link"] == link
                 ],
@@ -130,12 +130,12 @@ def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
     ).drop("slice")
 
 
-def _direction(direction: dict[str, Any], series: pl.DataFrame, width_s: float, most_bins: int) -> dict[str, Any]:
-    """Return bytes per bin. More than `most_bins` bins of `width_s` are joined: bytes are summed, the queue is the
+def _direction(direction: dict[str, Any], series: pl.DataFrame, width_ns: int, most_bins: int) -> dict[str, Any]:
+    """Return bytes per bin. More than `most_bins` bins of `width_ns` are joined: bytes are summed, the queue is the
     maximum."""
     series = series.filter(pl.col("time_s") >= 0)
     factor = max(1, -(-len(series) // most_bins))
-    per_bin = width_s * 1e6 / 8
+    per_bin = width_ns / 1e9 * 1e6 / 8
     joined = _join_rows(
         series,
         factor,
@@ -150,7 +150,7 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, width_s: float, 
         "way": direction["way"],
         "description": direction.get("description", ""),
         "trace": origin_words(direction),
-        "bin": width_s * factor,
+        "bin": width_ns / 1e9 * factor,
         "begin": float(joined["time_s"][0]) if len(joined) else 0.0,
         "capacity": joined["capacity_mbit_s"].to_list() if limited else None,
         "used": joined["used_mbit_s"].to_list(),

@@ -139,8 +139,8 @@ class Scenario(Table):
     )
     packet_log: Annotated[int, quantity(SIZE, "1 MiB", "8 GiB")] | None = Field(
         None,
-        description="Maximum size of the packet log, which has 64 bytes per packet and link. The oldest packets go: "
-        "requests on their connections lack parts.",
+        description="Maximum size of the packet log: 64 bytes per packet and link. The oldest packets go; requests on "
+        "their connections lack parts.",
         examples=["1 GB"],
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of every random choice.")
