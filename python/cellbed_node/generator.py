@@ -222,6 +222,10 @@ class Generator:
         self._number += 1
         return self._number - 1
 
+    def write_in_blocks(self) -> None:
+        """Write records in blocks instead of lines: for a node that cannot crash."""
+        self._record.reconfigure(line_buffering=False)
+
     def _next_request(self) -> Request:
         return self.create(self.take_number(), self._t0_ns + self._due.popleft())
 

@@ -5,6 +5,7 @@ A packet log has sequence numbers: the offset of a message in the byte stream of
 
 import socket
 import struct
+from typing import Any
 
 from cellbed_node import machine
 
@@ -57,22 +58,17 @@ class CountingSocket:
         self.tcp.setblocking(flag)
 
 
-def tcp_info(connection: socket.socket) -> dict[str, int] | None:
+def tcp_info(connection: Any) -> dict[str, int] | None:
     """Return the sender's state: ``cwnd`` in segments, smoothed ``rtt_us``, ``retransmits`` (segments since opening),
     ``receive_window_limited_us`` (time limited by the receiver's window since opening; Linux 4.10).
 
     None if the connection is gone.
     """
+    if not isinstance(connection, socket.socket):  # of a machine in virtual time
+        found: dict[str, int] = connection.info
+        return dict.fromkeys(TCP_INFO, 0) | found
     try:
         fields = _FIELDS.unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size))
     except (OSError, struct.error):
         return None
     return {name: fields[place] for name, place in TCP_INFO.items()}
-
-
-def pack_info(cwnd: int, rtt_us: int, retransmits: int) -> bytes:
-    """Return the kernel's data from which :func:`tcp_info` gets this state."""
-    fields = [0] * len(_FIELDS.unpack(bytes(_FIELDS.size)))
-    for name, value in (("cwnd", cwnd), ("rtt_us", rtt_us), ("retransmits", retransmits)):
-        fields[TCP_INFO[name]] = value
-    return _FIELDS.pack(*fields)

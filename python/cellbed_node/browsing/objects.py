@@ -33,8 +33,7 @@ class Object(Request):
     code: int | None = None
     wire: int = 0
 
-    def record(self) -> dict[str, Any]:
-        return {name: value for name, value in Request.record(self).items() if name != "wire"}
+    unrecorded = frozenset({"wire"})
 
 
 @dataclass(slots=True)

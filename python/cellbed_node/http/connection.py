@@ -126,13 +126,11 @@ class Exchange(Request):
     message: Message = field(kw_only=True)
     user: User | None = None
 
-    def record(self) -> dict[str, Any]:
-        """Return the fields as :class:`~cellbed_node.ledger.Request` does, without message and user."""
-        return {name: value for name, value in Request.record(self).items() if name not in ("message", "user")}
+    unrecorded = frozenset({"message", "user"})
 
 
 @dataclass(slots=True)
-class _Reply:
+class Reply:
     """The reply to `request` so far. begin: offset of the reply's first byte among the bytes of messages, if known
     before that byte; start: in the downlink's stream. splitter, messages: finder and count of the reply's messages;
     message_start: start of the incomplete message. kept: header fields and body, if values are taken from them.
@@ -157,7 +155,8 @@ class Connection:
     and failed requests go to the ledger. position: received bytes of messages. ending: whether the connection takes no
     further requests. trouble: why it could not be opened. returned: requests that the server refused unprocessed, to be
     sent over another connection. replied: requests of users on a journey that have a reply. spare: number of
-    connections opened in advance while all others are busy. protocol: name in TLS (ALPN).
+    connections opened in advance while all others are busy. fresh: whether requests sent now have waited for the
+    connection to open. protocol: name in TLS (ALPN).
     """
 
     spare = 0
@@ -169,7 +168,7 @@ class Connection:
         self.begun_ns = self.used_ns = machine.now_ns()
         self._opening: socket.socket | None = machine.connect(*address)
         self._socket: CountingSocket | None = None
-        self._fresh = False
+        self.fresh = False
         self._out = bytearray()
         self._queued = 0  # offset of the next byte to append
         self._unaccepted: deque[tuple[Exchange, int, int]] = deque()  # offset, and how long TCP's buffer had been full
@@ -228,16 +227,12 @@ class Connection:
         assert request.started_ns is not None
         self.used_ns = request.sent_ns = machine.now_ns()
         request.opening_ns = request.sent_ns
-        if self._fresh:
+        if self.fresh:
             request.opening_ns = max(request.started_ns, self.begun_ns)
             request.tls_uplink_end, request.tls_downlink_end = self.layer.hello, self.layer.flight
         self._unaccepted.append((request, self._queued, connected.full_ns(request.sent_ns)))
         self.send(request)
         self.flush()
-
-    def settle(self) -> None:
-        """Record that requests sent from now on have not waited for the connection to open."""
-        self._fresh = False
 
     def write(self) -> None:
         """Finish opening, or send queued bytes."""
@@ -264,7 +259,7 @@ class Connection:
         if self.layer.protocol not in (None, self.protocol):
             self.fail(f"TLS: the server has chosen {self.layer.protocol}, not {self.protocol}")
             return
-        self._established = self._fresh = True
+        self._established = self.fresh = True
         self.send_first()
 
     def read(self) -> None:
@@ -345,20 +340,20 @@ class Connection:
             self.closed = True
             (self._opening or self._connected).close()
 
-    def begin(self, reply: _Reply, offset: int) -> None:
+    def begin(self, reply: Reply, offset: int) -> None:
         """Record that a reply begins at this offset among the bytes of messages."""
         reply.start = self.layer.start(offset)
         reply.request.first_byte_ns = machine.now_ns()
         reply.splitter = self.streams.splitter() if self.streams is not None else None
 
-    def head(self, reply: _Reply, code: int, headers: Iterable[tuple[str, str]]) -> None:
+    def head(self, reply: Reply, code: int, headers: Iterable[tuple[str, str]]) -> None:
         """Process the status and the header fields of a reply."""
         reply.code = code
         user = reply.request.user
         if user is not None and user.step.take:
             reply.kept = bytearray("".join(f"{name}: {value}\n" for name, value in headers).encode() + b"\n")
 
-    def content(self, reply: _Reply, data: bytes, begin: int, end: int, *, complete: bool) -> None:
+    def content(self, reply: Reply, data: bytes, begin: int, end: int, *, complete: bool) -> None:
         """Process bytes of a reply's body. begin, end: offsets of the chunk or frame; complete: whether it ends with
         these bytes."""
         reply.payload += len(data)
@@ -371,7 +366,7 @@ class Connection:
             if not reply.splitter.size:
                 reply.message_start = None
 
-    def _note_messages(self, reply: _Reply, sizes: Iterable[int], end: int, piece: int | None = None) -> None:
+    def _note_messages(self, reply: Reply, sizes: Iterable[int], end: int, piece: int | None = None) -> None:
         """Record messages that end at this offset. piece: start, in the downlink's stream, of messages after the
         first."""
         for size in sizes:
@@ -383,7 +378,7 @@ class Connection:
             reply.messages += 1
             reply.message_start = piece
 
-    def finish(self, reply: _Reply, end: int) -> None:
+    def finish(self, reply: Reply, end: int) -> None:
         """Finish a reply that ends at this offset among the bytes of messages."""
         request = reply.request
         request.code = reply.code
@@ -436,7 +431,7 @@ class Http1(Connection):
     def __init__(self, address: tuple[str, int], layer: Clear, ledger: Ledger, streams: Streams | None) -> None:
         super().__init__(address, layer, ledger, streams)
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 16)
-        self._reply: _Reply | None = None
+        self._reply: Reply | None = None
 
     @property
     def room(self) -> int:
@@ -463,7 +458,7 @@ class Http1(Connection):
             self.append(send(h11.Data(data=message.body)) or b"")
         send(h11.EndOfMessage())
         request.uplink_end = self.queued
-        self._reply = _Reply(request, self.position)
+        self._reply = Reply(request, self.position)
 
     def receive(self, data: bytes) -> None:
         if self._reply is None:  # end of an idle connection, perhaps announced by the server
@@ -484,7 +479,7 @@ class Http1(Connection):
             where = "in the middle of" if begun else "before"
             self.fail(f"the server closed the connection {where} the reply" if not data else _describe(error))
 
-    def _process(self, reply: _Reply, event: Any, before: int) -> None:
+    def _process(self, reply: Reply, event: Any, before: int) -> None:
         match event:
             case h11.InformationalResponse():
                 reply.begin, reply.start = self._position, None
@@ -507,7 +502,7 @@ class Http1(Connection):
             case _:
                 raise h11.RemoteProtocolError("the server changed the protocol")
 
-    def _begin(self, reply: _Reply) -> None:
+    def _begin(self, reply: Reply) -> None:
         """Record the start of the reply if its first byte has arrived."""
         if reply.start is None and self.position > reply.begin:
             self.begin(reply, reply.begin)
@@ -536,7 +531,7 @@ class Http2(Connection):
         self._protocol.local_settings = h2.settings.Settings(
             client=True, initial_values={codes.ENABLE_PUSH: 0, codes.INITIAL_WINDOW_SIZE: _STREAM_WINDOW}
         )
-        self._replies: dict[int, _Reply] = {}
+        self._replies: dict[int, Reply] = {}
         self._bodies: dict[int, int] = {}  # sent bytes of incomplete bodies by stream, in order
         self._latest = 0  # stream of the latest DATA frame
         self._pieces: dict[int, int] = {}  # bytes of each reply's latest piece
@@ -581,7 +576,7 @@ class Http2(Connection):
         request.uplink_start = self.queued
         self._protocol.send_headers(stream, headers, end_stream=not message.body)
         self._frame_out()
-        self._replies[stream] = _Reply(request)
+        self._replies[stream] = Reply(request)
         if message.body:
             self._bodies[stream] = 0
             self.refill()
@@ -668,7 +663,7 @@ class Http2(Connection):
         if self.ending and not self._replies:
             self.close()
 
-    def _note_turn(self, reply: _Reply, stream: int, size: int, ended: object) -> None:
+    def _note_turn(self, reply: Reply, stream: int, size: int, ended: object) -> None:
         """Record the pieces of replies that the server interleaves. ended: whether the reply ends here."""
         if size:
             piece = self._pieces.pop(stream, 0)

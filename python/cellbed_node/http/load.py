@@ -117,12 +117,15 @@ class Pool:
 
     def dispatch(self) -> None:
         """Send waiting requests over connections with room, and open more connections if none is idle."""
+        closed = []
         for each in self.connections:
             while each.returned:
                 self._waiting.appendleft(each.returned.pop())
             while each.replied:
                 self._on_reply(each.replied.pop(0))
-        for each in [each for each in self.connections if each.closed]:
+            if each.closed:
+                closed.append(each)
+        for each in closed:
             self.connections.remove(each)
             if each.trouble:
                 self._fail(each.trouble)
@@ -134,12 +137,13 @@ class Pool:
                 max(reversed(free), key=lambda each: (each.room, each.used_ns)).take(self._waiting.popleft())
             else:
                 break
-        opening = 0
         for each in self.connections:
-            each.settle()
-            opening += not each.open
+            each.fresh = False
         wanted = len(self._waiting)
-        if self.connections and not any(each.idle for each in self.connections):
+        if not wanted and not self._kind.spare:
+            return
+        opening = sum(not each.open for each in self.connections)
+        if self._kind.spare and self.connections and not any(each.idle for each in self.connections):
             wanted = max(wanted, self._kind.spare)
         while opening < wanted and len(self.connections) < self._most:
             try:
@@ -233,6 +237,8 @@ class HttpLoad(Generator):
     def _choose(self) -> Pool:
         """Return the server of the next request: the next in turn, or the next with fewest outstanding requests.
         Servers that could not be reached are omitted for a while."""
+        if len(self._pools) == 1:
+            return self._pools[0]
         pools, since_ns = self._pools[self._next :] + self._pools[: self._next], machine.now_ns() - _AVOIDED_NS
         pools = [pool for pool in pools if pool.failed_ns is None or pool.failed_ns < since_ns] or pools
         least = self._settings.balance == "least-outstanding"
@@ -246,11 +252,11 @@ class HttpLoad(Generator):
 
     @property
     def readers(self) -> Sequence[Any]:
-        return [each for each in self._connections if each.readable]
+        return [each for pool in self._pools for each in pool.connections if each.readable]
 
     @property
     def writers(self) -> Sequence[Any]:
-        return [each for each in self._connections if each.wants_write]
+        return [each for pool in self._pools for each in pool.connections if each.wants_write]
 
     def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
         for each in writable:
@@ -268,7 +274,9 @@ class HttpLoad(Generator):
 
     @property
     def wake_ns(self) -> int | None:
-        begun = [pool.opening_since_ns for pool in self._pools] if len(self._pools) > 1 else []
+        if len(self._pools) == 1:
+            return None
+        begun = [pool.opening_since_ns for pool in self._pools]
         return min((each + _PATIENCE_NS for each in begun if each is not None), default=None)
 
     def close(self) -> None:

@@ -175,7 +175,7 @@ class VideoLoad(BrowserLoad):
         self.ledger.completed += made.status == "ok"
         self.ledger.failed += made.status == "failed"
         self.ledger.lost += made.status == "lost"
-        self._record.write(json.dumps(made.record(), separators=(",", ":")) + "\n")
+        self._record.write(made.line())
 
     def close(self) -> None:
         ended_ns = min(machine.now_ns(), self._end_ns or machine.now_ns())

@@ -4,7 +4,6 @@ Run as ``python -m cellbed_node.web.load --config FILE.json``; :class:`Settings`
 """
 
 import itertools
-import json
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -212,7 +211,7 @@ class WebLoad(BrowserLoad):
         for each in sorted(self._unattached, key=lambda made: made.sent_ns or 0):
             attach(each, self.net_log.wires)
         for each in self._unattached:
-            self._objects.write(json.dumps(each.record(), separators=(",", ":")) + "\n")
+            self._objects.write(each.line())
         self._unattached.clear()
 
     @property

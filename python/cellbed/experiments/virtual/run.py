@@ -235,7 +235,10 @@ class VirtualRun(Run):
         end_ns = t0_ns + duration
 
         def over() -> bool:
-            return all(load.over for load in loads)
+            for load in loads:  # noqa: SIM110 - called for each event
+                if not load.over:
+                    return False
+            return True
 
         step = max(1, round(duration * _PROGRESS))
         for until in itertools.count(t0_ns + step, step):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import statistics
 import struct
 from collections import Counter, defaultdict
@@ -17,7 +18,6 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.settings
-import h11
 from hpack import NeverIndexedHeaderTuple
 
 from cellbed.runformat.records import SERVICES
@@ -41,9 +41,10 @@ from cellbed.workloads.virtual.tls import Handshake
 from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, Socket, World, names
 from cellbed_node import lifecycle
 from cellbed_node.arrivals import schedule
-from cellbed_node.http.connection import REQUEST_HEADER, Exchange
+from cellbed_node.http.connection import REQUEST_HEADER, Exchange, Http1, Message, Reply, Streams
 from cellbed_node.http.load import HttpLoad, Settings
 from cellbed_node.http.messages import PREFIX
+from cellbed_node.ledger import Ledger
 from cellbed_node.tls import Clear
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ _WINDOW, _MOST_STREAMS = (1 << 16) - 1, (1 << 32) - 1
 """HTTP/2: initial window, bytes, and maximum number of streams (RFC 9113, §6.5.2)."""
 _GRANTED = _WINDOW, _WINDOW, 100
 """Windows and number of streams if the profile has none."""
+_HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
+_LENGTH, _CLOSE = re.compile(rb"\r\nContent-Length: ([0-9]+)"), re.compile(rb"\r\nconnection: [^\r]*\bclose\b")
+_NAMED = re.compile(rb"\r\n%b: ([^\r]*)" % REQUEST_HEADER.encode())
+_WITHOUT_BODY = 204, 304
+"""Codes of replies without a body (RFC 9112, §6.3)."""
 _WRITING_NS = 20_000
 """Time between two writes of a server."""
 _FRAME, _LEAST_HEADERS = 9, 15
@@ -134,12 +140,68 @@ def listening(
             yield host, settings.port, records[host.name]
 
 
+class _Sound(Http1):
+    """A client's connection of HTTP/1.1 for replies of :class:`_Http1` with a length. It counts bytes, without the
+    checks that messages of a foreign server need."""
+
+    _left: int | None = None
+    """Bytes that the body lacks; ``None`` before its head is complete."""
+
+    def __init__(self, address: tuple[str, int], layer: Clear, ledger: Ledger, streams: Streams | None) -> None:
+        super().__init__(address, layer, ledger, streams)
+        self._head = b""
+        self._message: Message | None = None
+        self._before = b""
+        """Bytes of a request with this message before its name."""
+
+    def send(self, request: Exchange) -> None:
+        message = request.message
+        if message is not self._message:
+            headers = (("Host", message.authority), *message.headers)
+            lines = [f"{message.method} {message.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+            if message.body or message.method in ("POST", "PUT", "PATCH"):
+                lines.append(f"Content-Length: {len(message.body)}")
+            self._message, self._before = message, "".join(f"{line}\r\n" for line in lines).encode()
+        request.uplink_start = self.queued
+        names = "".join(f"{name.title()}: {value}\r\n" for name, value in message.names(request))
+        self.append(self._before + names.encode() + b"\r\n")
+        self.append(message.body)
+        request.uplink_end = self.queued
+        self._reply, self._left, self._head = Reply(request, self.position), None, b""
+
+    def receive(self, data: bytes) -> None:
+        reply = self._reply
+        if reply is None or not data:
+            super().receive(data)
+            return
+        self._begin(reply)
+        if self._left is None:
+            self._head += data
+            if (end := self._head.find(_HEAD_END)) < 0:
+                return
+            head, data = self._head[:end], self._head[end + len(_HEAD_END) :]
+            found = _LENGTH.search(head)
+            assert found is not None
+            self.head(reply, int(head[9:12]), [])
+            reply.payload = self._left = int(found[1])
+            self._head = head
+        self._left -= len(data)
+        if self._left:
+            return
+        self._reply = None
+        self.finish(reply, self.position)
+        if self.ending or self._out or _CLOSE.search(self._head.lower()):
+            self.close()
+
+
 class _Load(HttpLoad):
     """The load generator, with TLS messages of the right lengths only."""
 
     def __init__(self, settings: Settings, handshake: Handshake | None) -> None:
         super().__init__(settings)
         self._handshake = handshake
+        if settings.version == "1.1" and settings.stream is None:
+            self._kind = _Sound
 
     def layer(self, server: int = 0) -> Clear:
         return tls.Client(self._handshake) if self._handshake is not None else Clear()
@@ -246,79 +308,82 @@ class Server:
 
 
 class _Http1:
-    """A connection of HTTP/1.1 at its server."""
+    """A connection of HTTP/1.1 at its server. The requests are sound: they come from our load generator."""
 
     def __init__(self, server: Server, connection: Socket, layer: Clear) -> None:
         self._server, self._connection, self._layer = server, connection, layer
-        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
-        self._name = ""
+        self._in = bytearray()
+        self._head = b""
+        """Head of the current request, in lower case."""
 
     def received(self, data: bytes) -> None:
         """Process bytes of the client."""
-        self._protocol.receive_data(data)
-        while (event := self._protocol.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
-            if isinstance(event, h11.Request):
-                headers = dict(event.headers)
-                self._name = headers[REQUEST_HEADER.lower().encode()].decode()
-            elif isinstance(event, h11.EndOfMessage):
-                self._server.answer_later(self._connection, self._name, self._answer)
+        self._in += data
+        if (end := self._in.find(_HEAD_END)) < 0:
+            return
+        head = bytes(self._in[:end])
+        length = _LENGTH.search(head)
+        if len(self._in) >= end + len(_HEAD_END) + (int(length[1]) if length else 0):
+            self._in.clear()
+            self._head = head.lower()
+            found = _NAMED.search(head)
+            assert found is not None
+            self._server.answer_later(self._connection, found[1].decode(), self._answer)
 
     def _answer(self, sample: Sample) -> None:
-        replies, protocol, world = self._server.replies, self._protocol, self._server.world
+        replies, world = self._server.replies, self._server.world
         pieces, streamed = replies.pieces(sample), replies.stream is not None
-        size = sum(len(data) for _, data in pieces)
-        content = protocol.send(self._response(sample, pieces, size)) or b""
+        kept = sample["kept"] and not _CLOSE.search(self._head)
+        content = self._reply_head(sample, pieces, kept=kept)
         head = sample["head"]
-        if not streamed and replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
-            # The server writes its header first; closing the connection sends data held by Nagle's algorithm.
-            content += protocol.send(h11.Data(data=bytes(size))) or b""
-            content += protocol.send(h11.EndOfMessage()) or b""
-            if sample["kept"] and sample.get("nagle"):
-                self._connection.use_nagle()
-            self._connection.send(content[:head])
-            world.at(world.now_ns + _WRITING_NS, lambda: self._send(content[head:], last=True))
+        if not streamed:
+            content += b"".join(data for _, data in pieces)
+            if replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
+                # The server writes its header first; closing the connection sends data held by Nagle's algorithm.
+                if sample["kept"] and sample.get("nagle"):
+                    self._connection.use_nagle()
+                self._connection.send(content[:head])
+                world.at(world.now_ns + _WRITING_NS, lambda: self._send(content[head:], last=True, kept=kept))
+            else:
+                self._send(content, last=True, kept=kept)
             return
         waiting = bytearray(content)
+        has_body = not self._head.startswith(b"head ") and sample["code"] not in _WITHOUT_BODY
 
         def write(data: bytes, last: bool) -> None:
-            waiting.extend(protocol.send(h11.Data(data=data)) or b"")
-            if last:
-                waiting.extend(protocol.send(h11.EndOfMessage()) or b"")
-            self._send(bytes(waiting), last=last)
+            if data:
+                waiting.extend(b"%x\r\n%b\r\n" % (len(data), data))
+            if last and has_body:
+                waiting.extend(_LAST_CHUNK)
+            self._send(bytes(waiting), last=last, kept=kept)
             waiting.clear()
 
-        if streamed and pieces and pieces[0][0]:
-            self._send(bytes(waiting), last=False)
+        if pieces and pieces[0][0]:
+            self._send(bytes(waiting), last=False, kept=kept)
             waiting.clear()
         self._server.write(self._connection, pieces or [(0, b"")], write)
 
-    def _response(self, sample: Sample, pieces: list[tuple[int, bytes]], size: int) -> h11.Response:
-        """Return the head of a reply with the measured length. size: bytes of the body."""
+    def _reply_head(self, sample: Sample, pieces: list[tuple[int, bytes]], *, kept: bool) -> bytes:
+        """Return the head of a reply with the measured length."""
         replies = self._server.replies
-        streamed = replies.stream is not None
-        headers = [("Transfer-Encoding", "chunked") if streamed else ("Content-Length", str(size))]
-        if not sample["kept"]:
-            headers.append(("Connection", "close"))
-        framing = sum(len(f"{len(data):x}\r\n\r\n") for _, data in pieces) + len("0\r\n\r\n") if streamed else 0
-        fill = sample["wire_down"] - size - framing - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
+        streamed, size = replies.stream is not None, sum(len(data) for _, data in pieces)
+        head = f"HTTP/1.1 {sample['code']} \r\n"
+        head += "Transfer-Encoding: chunked\r\n" if streamed else f"Content-Length: {size}\r\n"
+        head += "" if sample["kept"] else "Connection: close\r\n"
+        framing = sum(len(f"{len(data):x}\r\n\r\n") for _, data in pieces) + len(_LAST_CHUNK) if streamed else 0
+        fill = sample["wire_down"] - size - framing - len(head) - len("\r\nx: \r\n")
         if replies.handshake is not None:
             fill -= tls.OVERHEAD * (1 + max(len(pieces), sample["wire_down"] // tls.LARGEST))
-        fill -= sum(len(name) + len(value) + 4 for name, value in headers) + len("x: \r\n")
-        if fill > 0:
-            headers.append(("x", "x" * fill))
-        return h11.Response(status_code=sample["code"], headers=headers)
+        head += f"x: {'x' * fill}\r\n" if fill > 0 else ""
+        return (head + "Connection: close\r\n" * (sample["kept"] and not kept) + "\r\n").encode()
 
-    def _send(self, content: bytes, *, last: bool) -> None:
+    def _send(self, content: bytes, *, last: bool, kept: bool) -> None:
         connection, world = self._connection, self._server.world
         connection.send(self._layer.encode(content))
-        if not last:
-            return
-        if self._protocol.our_state is h11.MUST_CLOSE:
+        if last and not kept:
             world.end(connection)
-        else:
-            self._protocol.start_next_cycle()
-            if (idle_ns := self._server.replies.draw.idle_ns) and connection.number is not None:
-                world.at(world.now_ns + idle_ns, partial(self._close, connection.transferred()[1]))
+        elif last and (idle_ns := self._server.replies.draw.idle_ns) and connection.number is not None:
+            world.at(world.now_ns + idle_ns, partial(self._close, connection.transferred()[1]))
 
     def _close(self, arrived: int) -> None:
         """Close the connection if nothing has arrived since `arrived` was counted."""

@@ -158,7 +158,7 @@ class _Playing:
 
     def _record(self, made: Chunk) -> None:
         made.error = None if made.status == "ok" else "no whole reply before the end of the load"
-        self._write(json.dumps(made.record(), separators=(",", ":")) + "\n")
+        self._write(made.line())
 
     def finish(self) -> None:
         if self._awaited is not None:

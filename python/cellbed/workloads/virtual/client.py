@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from typing import Any
 
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.kind import Deployment
@@ -22,10 +23,13 @@ class Client:
         self._world, self.generator, self._draw = world, generator, draw
         self.program = Program(world, host, deployment.name)
         self.program.on_socket = self._watch
+        generator.write_in_blocks()
         self._deployment = deployment
         self._prepared = False
         self._started = False
         self._wake_ns: int | None = None
+        self._noticed: dict[int, Socket | DatagramSocket] = {}
+        """By descriptor: sockets that may have something to read."""
         self.over = False
 
     @property
@@ -61,7 +65,11 @@ class Client:
         """Run the generator after an event at `connection`. The delay is as measured for packets that complete
         replies."""
         connection.delay = partial(self._notice_delay_ns, "receive")
-        connection.on_event = partial(self.program.call, self._drive)
+        connection.on_event = partial(self._notice, connection)
+
+    def _notice(self, connection: Socket | DatagramSocket) -> None:
+        self._noticed[connection.fileno()] = connection
+        self.program.call(self._drive)
 
     def wake(self) -> None:
         """Let the generator process due events."""
@@ -80,11 +88,14 @@ class Client:
         for turn in itertools.count():
             if turn == _MOST_TURNS:
                 raise CellbedError(f"{name}: `writers` of its load generator lists sockets with nothing to send")
-            connections = {each.fileno(): each for each in generator.readers}
-            waiting = {number: size for number in connections if (size := self._world.waiting(number)) is not None}
+            waiting = self._waiting()
+            connections = dict[int, Any]()
+            if waiting:
+                connections = {number: each for each in generator.readers if (number := each.fileno()) in waiting}
+                waiting = {number: waiting[number] for number in connections}
             writers = [each for each in generator.writers if self._world.is_connected(each.fileno())]
-            asked = generator.wake_ns is not None and generator.wake_ns <= self.program.now_ns
-            if waiting == left and not writers and not asked:
+            asked = (wake := generator.wake_ns) is not None and wake <= self.program.now_ns
+            if (not waiting or waiting == left) and not writers and not asked:
                 break
             generator.drive([connections[number] for number in waiting], writers)
             left = waiting
@@ -94,15 +105,26 @@ class Client:
             while (wake := generator.turn()) is not None and wake <= self.program.now_ns:
                 pass
             self.over = wake is None
-        times = [each for each in (wake, generator.wake_ns) if each is not None]
-        if times and (self._wake_ns is None or min(times) != self._wake_ns or self._wake_ns <= self._world.now_ns):
-            self._wake_ns = at_ns = min(times)
+        if (own := generator.wake_ns) is not None:
+            wake = own if wake is None else min(wake, own)
+        if wake is not None and (self._wake_ns is None or wake != self._wake_ns or wake <= self._world.now_ns):
+            self._wake_ns = wake
+            self._world.at(wake, partial(self._wake_up, wake))
 
-            def due() -> None:
-                if self._wake_ns == at_ns:
-                    self.wake()
+    def _wake_up(self, at_ns: int) -> None:
+        if self._wake_ns == at_ns:
+            self.wake()
 
-            self._world.at(at_ns, due)
+    def _waiting(self) -> dict[int, int]:
+        """Return the number of bytes to read by descriptor; 0 at the end of a stream."""
+        found = {}
+        for number, each in list(self._noticed.items()):
+            size = None if each.closed else each.waiting
+            if size is None:
+                del self._noticed[number]
+            else:
+                found[number] = size
+        return found
 
     def _notice_delay_ns(self, part: str) -> int:
         """Return the time until the program notices an event, ns: from the sample of the request concerned."""

@@ -73,7 +73,7 @@ class Draw:
         self._cold = [sample for sample in samples if "cold" in sample]
         self.each: Sequence[int] = samples[0].get("each", (0, 0))
         self.idle_ns: int | None = samples[0].get("idle")
-        self._orders: dict[str, list[int]] = {}
+        self._orders: dict[tuple[str, int, int], list[int]] = {}
         self._of_input: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for sample in samples:
             if "input" in sample:
@@ -89,10 +89,11 @@ class Draw:
             )
         series, _, number = request.rpartition("/")
         lap, place = divmod(int(number), len(found))
-        key = f"{self._seed}/{series}/{len(found)}/{lap}/profile"
-        if key not in self._orders:
-            self._orders[key] = random.Random(key).sample(range(len(found)), len(found))
-        return found[self._orders[key][place]]
+        order = self._orders.get((series, len(found), lap))
+        if order is None:
+            shuffled = random.Random(f"{self._seed}/{series}/{len(found)}/{lap}/profile")
+            order = self._orders[series, len(found), lap] = shuffled.sample(range(len(found)), len(found))
+        return found[order[place]]
 
     def cold(self, request: str, arrived: int) -> Sample:
         """Return the sample of a request. arrived: number of earlier requests at its server, which begins cold."""

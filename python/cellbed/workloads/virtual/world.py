@@ -10,7 +10,6 @@ import errno
 import itertools
 import json
 import os
-import socket
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ from cellbed.scenario.sites import cell_visits
 from cellbed.testbed.plan import Plan
 from cellbed_node import machine
 from cellbed_node.agent import PERIOD_US
-from cellbed_node.tcp import pack_info
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario
@@ -281,13 +279,14 @@ class Socket:
     def getpeername(self) -> tuple[str, int]:
         return self.peer_host.address, self._ports[1]
 
-    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
-        if (level, option) != (socket.IPPROTO_TCP, socket.TCP_INFO):
-            return 0
-        window, round_trip_ns, repairs = (
-            self.world.network.sending(self.number, self.at_client) if self.number is not None else (10, 0, 0)
-        )
-        return pack_info(window, round_trip_ns // 1000, repairs)
+    def getsockopt(self, _level: int, _option: int) -> int:
+        return 0
+
+    @property
+    def info(self) -> dict[str, int]:
+        """The sender's state, as from :func:`cellbed_node.tcp.tcp_info`."""
+        window, round_trip_ns, repairs = self.sending() if self.number is not None else (10, 0, 0)
+        return {"cwnd": window, "rtt_us": round_trip_ns // 1000, "retransmits": repairs}
 
 
 class Datagrams:
@@ -328,7 +327,7 @@ class DatagramSocket:
         self._replies: list[bytes] = []
         self._to_server = Datagrams(world, self._serve)
         self._to_client = Datagrams(world, self._receive)
-        self._closed = False
+        self.closed = False
         self.on_event: Callable[[], None] = lambda: None
         self._descriptor = next(world.descriptors)
 
@@ -363,7 +362,7 @@ class DatagramSocket:
         self._to_client.send(*ends, len(data) + _UDP_HEADERS, len(self._replies) - 1)
 
     def _receive(self, number: int) -> None:
-        if not self._closed:
+        if not self.closed:
             self._world.happen(self, partial(self._arrived.append, self._replies[number]))
 
     def recv(self, size: int) -> bytes:
@@ -372,7 +371,7 @@ class DatagramSocket:
         return self._arrived.popleft()[:size]
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
 
     def fileno(self) -> int:
         return self._descriptor
@@ -496,10 +495,6 @@ class World:
         """Return whether a socket is writable."""
         return self._by_descriptor[descriptor].connected
 
-    def waiting(self, descriptor: int) -> int | None:
-        """Return the number of bytes to read; 0 at the end of the stream, ``None`` for nothing."""
-        return self._by_descriptor[descriptor].waiting
-
     def restart(self, zero_ns: int) -> None:
         """Restart schedules and handovers at a time."""
         self._zero_ns = zero_ns
@@ -591,11 +586,12 @@ class World:
 
     def run(self, until_ns: int, over: Callable[[], bool] = lambda: False) -> None:
         """Process due events, until a time or until `over` returns true."""
-        while not over() and (found := self.network.next_event(until_ns)) is not None:
+        next_event, take_call = self.network.next_event, self._calls.pop
+        while not over() and (found := next_event(until_ns)) is not None:
             kind, self.now_ns, connection, at_client, label = found
             self.current = None
             if kind == "due":
-                self._calls.pop(label)()
+                take_call(label)()
             elif kind == "open":
                 self._opened(connection, at_client)
             elif kind == "room":

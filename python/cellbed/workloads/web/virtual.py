@@ -8,7 +8,6 @@ arrival.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -159,7 +158,7 @@ class _Load(Generator):
         browser.close()
         for each in found:
             each.error = None if each.status == "ok" else "no whole reply before the end of the load"
-            self._write(json.dumps(each.record(), separators=(",", ":")) + "\n")
+            self._write(each.line())
         request.first_byte_ns = found[0].first_byte_ns if found else None
         request.objects, request.cached, request.broken = len(found), 0, sum(each.error is not None for each in found)
         request.connections = len({each.local_port for each in found if each.local_port is not None})
