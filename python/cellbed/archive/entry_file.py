@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,15 +26,11 @@ def entry_text(entry: Entry) -> str:
 
 def read_entry(folder: Path) -> Entry:
     """Return the entry in `folder`; the folder's name is the entry's. Raises TraceError ``FILE: reason``."""
-    import tomllib
-
     from pydantic import ValidationError
-
-    from cellbed.archive.entry import Entry
 
     path = folder / ENTRY_FILE
     try:
-        return Entry.model_validate({**tomllib.loads(inputs.content(path, _LARGEST).decode()), "name": folder.name})
+        return _parse(inputs.content(path, _LARGEST), folder.name)
     except FileNotFoundError:
         raise TraceError(f"{path}: missing") from None
     except OSError as error:
@@ -48,6 +45,15 @@ def read_entry(folder: Path) -> Entry:
         raise TraceError(f"{path}: {where}: {fault['msg'].removeprefix('Value error, ')}") from None
     except (ValueError, RecursionError) as error:  # errors of tomllib, and errors of int() inside it
         raise TraceError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
+
+
+@functools.lru_cache(16)
+def _parse(content: bytes, name: str) -> Entry:
+    import tomllib
+
+    from cellbed.archive.entry import Entry
+
+    return Entry.model_validate({**tomllib.loads(content.decode()), "name": name})
 
 
 def _without_unknown(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shutil
@@ -29,7 +30,9 @@ def environment(plan: Plan) -> dict[str, Any]:
         "cellbed": version("cellbed"),
         "python": platform.python_version(),
         "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
-        "mosquitto": _mosquitto_version(),
+        "mosquitto": _mosquitto_version(
+            shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+        ),
         "kernel": platform.release(),
         "distribution": _distribution(),
         "machine": platform.machine(),
@@ -57,6 +60,7 @@ def _sysctl(name: str) -> str | None:
         return None
 
 
+@functools.cache
 def _version(name: str) -> str | None:
     try:
         return version(name)
@@ -64,10 +68,10 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _mosquitto_version() -> str | None:
+@functools.cache
+def _mosquitto_version(path: str | None) -> str | None:
     import subprocess
 
-    path = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if path is None:
         return None
     output = subprocess.run(
