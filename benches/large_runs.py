@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,8 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 from measuring import Figures
 
+from cellbed.measure import links, packets
+from cellbed.measure.run_folder import read_run
 from cellbed_datacentre import simulate
 
 CELLBED = (sys.executable, "-P", "-m", "cellbed")
@@ -76,6 +81,11 @@ SIZES = """
 2107 1 1
 """
 
+PORTS = 20
+"""Distance of the ports of two repetitions."""
+PERIODS = 1_000
+"""Number of repetitions after which ports are used again."""
+
 Limit = tuple[str, float]
 
 
@@ -96,6 +106,49 @@ def cost(*command: str) -> Figures:
         "processor_s": usage.ru_utime + usage.ru_stime,
         "memory_mib": usage.ru_maxrss / 1024,
     }
+
+
+def repeat(run: Path, folder: Path, requests: int) -> int:
+    """Write a run of at least `requests` requests into `folder`: the records of a short run, repeated.
+
+    Each repetition has new connections; the short run has up to 20 per endpoint. Return the number of requests.
+    """
+    account, raw = read_run(run), folder / "raw"
+    raw.mkdir(parents=True)
+    length, t0 = account["duration_ns"], account["t0_ns"]
+    tables = {path.name: pl.read_ndjson(path, infer_schema_length=None) for path in run.glob("raw/*.requests.jsonl")}
+    count = sum(map(len, tables.values()))
+    repeats = range(-(-requests // count))
+    for name in ("scenario.toml", "scenario.resolved.json", "environment.json", "events.jsonl"):
+        shutil.copy(run / name, folder / name)
+    (folder / "run.json").write_text(json.dumps(account | {"duration_ns": length * len(repeats)}))
+    servers = np.unique(np.concatenate([table["remote_port"].drop_nulls().to_numpy() for table in tables.values()]))
+    for name, table in tables.items():
+        stamps = [each for each in table.columns if each.endswith("_ns") and each != "buffer_full_ns"]
+        with (raw / name).open("wb") as file:
+            for number in repeats:
+                later = [pl.col(each) + number * length for each in stamps]
+                moved = pl.col("request") + number * len(table), pl.col("local_port") + number % PERIODS * PORTS
+                table.with_columns(*later, *moved).write_ndjson(file)
+    records = np.concatenate([np.empty(0, packets.RECORD), *packets.packet_parts(run / "raw" / "packets.bin")])
+    sent, highest = ~np.isin(records["source_port"], servers), records["packet"].max() + 1
+    series = np.concatenate([*packets.record_parts(run / "raw" / "series.bin", links.MAGIC, links.RECORD)])
+    series = series[(series["start"] >= t0) & (series["start"] < t0 + length)]
+    with (raw / "packets.bin").open("wb") as log, (raw / "series.bin").open("wb") as bins:
+        log.write(packets.MAGIC)
+        bins.write(links.MAGIC)
+        for number in repeats:
+            later = records.copy()
+            for stamp in ("arrived", "released", "departed", "observed"):
+                later[stamp] += number * length
+            later["packet"] += np.uint64(number) * highest
+            later["source_port"][sent] += number % PERIODS * PORTS
+            later["destination_port"][~sent] += number % PERIODS * PORTS
+            log.write(later.tobytes())
+            moved_series = series.copy()
+            moved_series["start"] += number * length
+            bins.write(moved_series.tobytes())
+    return count * len(repeats)
 
 
 def cases(folder: Path) -> Iterator[tuple[str, Callable[[], Figures], Sequence[Limit]]]:
@@ -121,14 +174,17 @@ def cases(folder: Path) -> Iterator[tuple[str, Callable[[], Figures], Sequence[L
         figures = cost("run", scenario(name, endpoints, seconds), "--virtual", "--profile", known, "--out", str(out))
         return figures, next(out.iterdir())
 
-    large = cache(lambda: predict("large", 20, 360))
-
     def trials(count: int) -> Figures:
         name, known = f"sweep-{time.monotonic_ns()}", profile()
         file = folder / f"{name}.toml"
         file.write_text(SWEEP.format(name=name, scenario=Path(scenario("trial", 2, 18)).name, trials=count))
         options = ("--virtual", "--profile", known, "--out", str(folder), "--jobs", "1")
         return cost("sweep", str(file), *options)
+
+    def reported() -> Figures:
+        run = new_folder()
+        repeat(predict("small", 2, 18)[1], run, 1_000_000)
+        return cost("report", str(run), "--open", "no")
 
     def compared() -> Figures:
         run = predict("small", 2, 18)[1]
@@ -146,11 +202,7 @@ def cases(folder: Path) -> Iterator[tuple[str, Callable[[], Figures], Sequence[L
         return {"processor_s": took, "hops per µs": found.packet_hops / took / 1e6}
 
     yield "a predicted trial of 504 requests", trial, [("processor_s", 0.1)]
-    yield "a prediction of 100,800 requests", lambda: large()[0], [("processor_s", 15.0)]
-    yield (
-        "the report of 100,800 requests",
-        lambda: cost("report", str(large()[1]), "--open", "no"),
-        [("seconds", 2.0), ("memory_mib", 300.0)],
-    )
+    yield "a prediction of 100,800 requests", lambda: predict("large", 20, 360)[0], [("processor_s", 15.0)]
+    yield "the report of 1,000,000 requests", reported, [("seconds", 20.0), ("memory_mib", 1024.0)]
     yield "a comparison of 50 runs of 504 requests", compared, [("seconds", 10.0)]
     yield "100,000 flows of pHost", simulation, [("processor_s", 6.0)]
