@@ -51,8 +51,10 @@ PARTS = (
 """Parts of the time of a connection: the handshake, waiting for the client to send, data under way to the server,
 waiting for the server, data under way to the client. Columns ``part_<name>``, seconds."""
 
-_GROUP = 1 << 19
-"""Number of records analysed at a time (about 0.2 GB); more if a single connection has more."""
+_GROUP = 1 << 18
+"""Number of records analysed at a time (about 0.1 GB); more if a single connection has more."""
+_AT_ONCE = 6
+"""Number of groups read from the log at once."""
 _ALWAYS = -1
 """Time stamp before all packets, ns."""
 _CLOCKS_NS = 1_000_000_000
@@ -183,8 +185,15 @@ def read_groups(
         numbers.append(np.where(kept, np.r_[group, 0][place], -1).astype(np.int16))
     of_record = np.concatenate(numbers)
 
+    held: dict[int, NDArray[Any]] = {}
+
     def read(number: int) -> Crossings:
-        return crossings(pick_packets(path, np.flatnonzero(of_record == number)), directions, nodes=nodes)
+        if number not in held:
+            rows = np.flatnonzero((of_record >= number) & (of_record < number + _AT_ONCE))
+            order = np.argsort(of_record[rows], kind="stable")
+            records, ends = pick_packets(path, rows)[order], np.cumsum(np.bincount(of_record[rows] - number))[:-1]
+            held.update(enumerate(np.split(records, ends), number))
+        return crossings(held.pop(number), directions, nodes=nodes)
 
     groups = np.unique(group).tolist()
     with ThreadPoolExecutor(1) as reader:  # a second processor reads the next group

@@ -1,6 +1,5 @@
 """The emulator's packet log: reads records, one per packet and direction, and joins them to one row per packet."""
 
-import mmap
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ LARGEST = 8 << 30
 """Maximum bytes of a file of records that the emulator writes (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17
 """Maximum number of records of a packet log read at a time (8 MiB)."""
+_BLOCK = 1 << 14
+"""Number of records that the cache of a processor holds (1 MiB)."""
 
 RECORD = np.dtype(
     [
@@ -137,20 +138,20 @@ def pick_packets(path: Path, rows: Integers) -> NDArray[Any]:
 
     Memory holds only a part of the other records at a time.
     """
-    found, first = [np.empty(0, RECORD)], 0
+    found, done, first, block = np.empty(len(rows), RECORD), 0, 0, np.empty(_BLOCK, RECORD)
     for _, each in log_files(path):
         count = _whole_records(each, MAGIC, RECORD)
         if count <= 0:
             continue
-        with inputs.open_file(each) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            records = np.frombuffer(mapped, RECORD, count, len(MAGIC))
-            for begin in range(0, count, PART):
-                low, high = np.searchsorted(rows, (first + begin, first + min(begin + PART, count)))
-                found.append(records[rows[low:high] - first])
-                mapped.madvise(mmap.MADV_DONTNEED)
-            del records
+        with inputs.open_file(each) as file:
+            file.seek(len(MAGIC))
+            for begin in range(first, first + count, _BLOCK):
+                size = file.readinto(block.view(np.uint8).data) // RECORD.itemsize
+                low, high = np.searchsorted(rows, (begin, min(begin + size, first + count)))
+                found[done : done + high - low] = block[rows[low:high] - begin]
+                done += high - low
         first += count
-    return np.concatenate(found)
+    return found[:done]
 
 
 def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
