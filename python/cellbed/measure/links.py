@@ -118,8 +118,8 @@ def _join_bins(
 ) -> dict[str, Any]:
     """Return the columns of a series with bins of `width` ns, and the number of the joined ``bins``.
 
-    Bytes and packets are summed; queues are read in the last bin, and their peaks are maxima. t0: begin of a bin. begins,
-    ends: bounds of the times in the series, ns.
+    Bytes and packets are summed; queues are read in the last bin, and their peaks are maxima. t0: begin of a bin.
+    begins, ends: bounds of the times in the series, ns.
     """
     first = (min(begins) - t0) // width
     places = (max(ends) - t0) // width - first + 1
