@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
-
-import numpy as np
-import polars as pl
+from typing import TYPE_CHECKING, Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.archive.soundness import sha256
 from cellbed.support import user_folders
 from cellbed.support.whole_files import write_whole
+
+if TYPE_CHECKING:  # a run of cached traces needs no tables
+    import polars as pl
 
 _REVISION: Final = 1
 """Revision of the conversion: increase it when the text of a series changes."""
@@ -65,6 +65,8 @@ def replayable(series: Series, digest: str) -> Path:
 
 def write_text(series: Series, path: Path) -> None:
     """Write a series as text. Raises TraceError, OSError."""
+    import polars as pl
+
     if series.content is Content.ROUND_TRIP:
         raise TraceError(
             f"{series.path}: contains round-trip times, not delivery opportunities: no rate can be replayed from it"
@@ -83,6 +85,8 @@ def write_text(series: Series, path: Path) -> None:
 
 def _write_opportunities(series: Series, path: Path) -> int:
     """Write a series' opportunities, and return the last, ms."""
+    import polars as pl
+
     stamps = series.scan().select((pl.col("at_ns") + (_MS - 1)) // _MS)
     stamps.sink_csv(path, include_header=False)
     return int(stamps.max().collect(engine="streaming").item())
@@ -100,6 +104,9 @@ def _write_rate(series: Series, path: Path) -> int:
 
 def _space_rates(series: Series) -> Iterator[pl.DataFrame]:
     """Yield the opportunities of a rate, a block at a time."""
+    import numpy as np
+    import polars as pl
+
     table = series.scan().select("at_ns", "bit_s").collect()
     begins = np.append(table["at_ns"].to_numpy(), series.duration_ns).astype(np.float64)
     rates = table["bit_s"].to_numpy()
