@@ -33,7 +33,7 @@ class EventProcess:
         self._rest = b""
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when :meth:`read` has data to read."""
+        """Return the descriptor of its standard output."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
@@ -48,6 +48,12 @@ class EventProcess:
         if self.process.stdin is not None and not self.process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
+
+    def is_readable(self, timeout_s: float | None = 0.0) -> bool:
+        """Wait at most `timeout_s` seconds, ``None``: forever; return whether :meth:`read` has data to read."""
+        poll = select.poll()  # select(2) refuses descriptors from 1024 on
+        poll.register(self, select.POLLIN)
+        return bool(poll.poll(None if timeout_s is None else 1000 * timeout_s))
 
     def read(self) -> None:
         """Append the process's new output to ``events``; blocks if the descriptor is not readable."""
@@ -68,7 +74,7 @@ class EventProcess:
             if self.ended:
                 raise EOFError
             patience = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not select.select([self], [], [], patience)[0]:
+            if not self.is_readable(patience):
                 return None
             self.read()
         return self.events.pop(0)

@@ -64,7 +64,7 @@ class Helper(EventProcess):
 
     def collect(self) -> None:
         """Read the program's output so far. Errors: :class:`MigrationError` after an ``error`` of the program."""
-        while not self.ended and select.select([self], [], [], 0)[0]:
+        while not self.ended and self.is_readable():
             self.read()
         for event in self.events:
             if "error" in event:
