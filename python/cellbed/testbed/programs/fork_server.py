@@ -186,6 +186,7 @@ class ForkServer:
 def _main(module: str) -> None:
     """Load the program, and run its ``main`` in each fork."""
     die_with_parent()
+    importlib.import_module("cellbed._core")  # forks need it to enter their nodes
     program = importlib.import_module(module)
     try:
         arguments = _serve()

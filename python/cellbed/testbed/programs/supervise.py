@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import os
-import select
 import selectors
 import shlex
 import subprocess
@@ -149,6 +148,9 @@ class Supervisor:
         nodes: nodes by name. Errors: :class:`ProgramError`.
         """
         loads: list[AnyProgram] = []
+        for process in processes:
+            if isinstance(process, Process) and process.forked and nodes[process.node].place is not None:
+                self._fork_server(process)  # it loads the program while programs of lower stages start
         for stage in sorted({process.stage for process in processes}):
             started = []
             for process in processes:
@@ -218,18 +220,15 @@ class Supervisor:
         place = node.place and replace(node.place, cgroups=(*node.place.cgroups, *process.cgroups))
         log = self._raw / f"{process.name}.log"
         _log.info(f"program {process.name} on {process.node}: {shlex.join(process.argv)}")
-        environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
         started: Running
         with log.open("ab") as errors:
             try:
                 if place is None:
                     started = self._sent.start(process, node, errors)
                 elif process.forked:
-                    server = self._fork_servers.get(process.module) or ForkServer(process.module, environment)
-                    self._fork_servers[process.module] = server
-                    started = server.start(process.arguments, place, errors)
+                    started = self._fork_server(process).start(process.arguments, place, errors)
                 else:
-                    pipe = subprocess.PIPE
+                    environment, pipe = self._environment(process), subprocess.PIPE
                     started = spawn(
                         process.argv, place, environment=environment, stdin=pipe, stdout=pipe, stderr=errors
                     )
@@ -240,6 +239,16 @@ class Supervisor:
         self.programs.append(found)
         self._note("program started", found, pid=started.pid, log=log.name)
         return found
+
+    def _environment(self, process: Process) -> dict[str, str]:
+        return {**os.environ, **process.env, RUN_VARIABLE: self._run}
+
+    def _fork_server(self, process: Process) -> ForkServer:
+        """Return the fork server of a process's program; start it, if it does not run."""
+        if (server := self._fork_servers.get(process.module)) is None:
+            server = ForkServer(process.module, self._environment(process))
+            self._fork_servers[process.module] = server
+        return server
 
     def names_on(self, node: str) -> list[str]:
         """Return the programs of a node."""
@@ -413,7 +422,7 @@ class Supervisor:
                 end(program.process)
             else:
                 kill(program.process)
-            while not program.ended and select.select([program], [], [], 0)[0]:
+            while not program.ended and program.is_readable():
                 program.read()
             self.problems += [f"{program.name}: {note}" for note in program.notes]
         for program in self.programs:
