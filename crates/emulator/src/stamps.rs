@@ -1,9 +1,9 @@
 //! Times at which programs handed their packets to a device, taken by the kernel.
 //!
-//! The emulator reads a packet some 10 to 100 µs after the program has sent it: the reading thread must wake up first. A
-//! packet socket on the device sees every packet in the sender's own system call, and writes the time and the packet's
-//! first bytes into a ring of memory shared with the kernel (packet(7), `TPACKET_V2`). The emulator looks up each
-//! packet that it reads in the ring.
+//! The emulator reads a packet some 10 to 100 µs after the program has sent it: its thread must wake up first. A packet
+//! socket on the device sees every packet in the sender's own system call, and writes the time and the packet's first
+//! bytes into a ring of memory shared with the kernel (packet(7), `TPACKET_V2`). The emulator looks up each packet that
+//! it reads in the ring.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

@@ -2,7 +2,7 @@
 //!
 //! Inside, packets have the model's times: a packet that departs from one direction arrives at the next direction at
 //! the same instant, even if the loop polls later. Only at the ends the clock decides. A packet arrives when a program
-//! has sent it, if the kernel has [stamped](crate::stamps) it, or else when it is read. It is written when the clock has
+//! sends it, if the kernel has [stamped](crate::stamps) it, or else when it is read. It is written when the clock has
 //! reached its departure, never before.
 
 mod requests;
