@@ -26,7 +26,7 @@ const FRAMES: usize = 2048;
 /// Maximum bytes of a packet in a frame: enough for the ports and the numbers of TCP behind an IPv6 header.
 const HEAD: u32 = 48;
 
-/// Age from which frames of packets that have not been read are removed: the device dropped these packets.
+/// Age at which the frame of an unread packet is removed: the device dropped the packet.
 const STALE: Duration = Duration::from_millis(1);
 
 /// The stamps of one device.
@@ -76,7 +76,7 @@ impl Stamps {
             if frame.length == length && frame.head == head {
                 let at = real.to_monotonic(frame.real);
                 self.release(ahead + 1);
-                // A full queue drops packets, and their frames may pass for those of later, equal packets.
+                // A full queue drops packets, and the frame of a dropped packet may match a later, equal one.
                 let trusted = self.read < DEVICE_QUEUE && self.settings == self.settings_now;
                 return trusted.then_some(at);
             }
