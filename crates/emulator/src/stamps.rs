@@ -26,6 +26,9 @@ const FRAMES: usize = 2048;
 /// Maximum bytes of a packet in a frame: enough for the ports and the numbers of TCP behind an IPv6 header.
 const HEAD: u32 = 48;
 
+/// Packets in a second that are a flood: a stamp costs the sender more than 1 µs.
+const FLOOD: u64 = 50_000;
+
 /// Age at which the frame of an unread packet is removed: the device dropped the packet.
 const STALE: Duration = Duration::from_millis(1);
 
@@ -38,6 +41,9 @@ pub struct Stamps {
     first: usize,
     /// Packets read since the device was last empty.
     read: u32,
+    /// Packets read since `counted_from`.
+    counted: u64,
+    counted_from: Time,
     /// Settings of the clock until the device was last empty.
     settings: u64,
     /// Settings of the clock until the last look.
@@ -59,9 +65,15 @@ impl Stamps {
         })
     }
 
-    /// Prepare for reading packets; `real` was compared just now.
-    pub fn on_look(&mut self, settings: u64) {
+    /// Prepare for reading packets at `now`. Return whether the packets are a flood that should not be stamped any
+    /// longer. settings: number of settings of the clock.
+    pub fn on_look(&mut self, now: Time, settings: u64) -> bool {
         self.settings_now = settings;
+        if now.since(self.counted_from) >= Duration::from_secs(1) {
+            self.counted = 0;
+            self.counted_from = now;
+        }
+        self.counted > FLOOD
     }
 
     /// Return the time at which a packet was sent, if it is known. packet: its first bytes, from the IP header on.
@@ -70,6 +82,7 @@ impl Stamps {
     /// Packets must be passed in the order of their reading.
     pub fn take(&mut self, packet: &[u8], length: usize, real: &RealTime) -> Option<Time> {
         self.read = self.read.saturating_add(1);
+        self.counted += 1;
         let head = &packet[..packet.len().min(HEAD as usize)];
         for ahead in 0..FRAMES {
             let frame = self.frame(ahead)?;
@@ -224,6 +237,8 @@ fn open_socket(device: &str) -> io::Result<Stamps> {
         socket,
         first: 0,
         read: 0,
+        counted: 0,
+        counted_from: Time::ZERO,
         settings: 0,
         settings_now: 0,
     };

@@ -231,8 +231,10 @@ impl Engine {
     /// Read at most a batch of packets from the device of `vertex` into the path model. Return their number.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + pace::READING;
-        if let Some(stamps) = &mut self.devices[vertex].stamps {
-            stamps.on_look(self.real.look());
+        if let Some(stamps) = &mut self.devices[vertex].stamps
+            && stamps.on_look(now(), self.real.look())
+        {
+            self.end_stamps(vertex);
         }
         for count in 0..BATCH {
             let Device { tun, stamps, .. } = &mut self.devices[vertex];

@@ -92,6 +92,15 @@ impl Engine {
         self.survey();
     }
 
+    /// Let the packets of the device of `vertex` arrive when they are read.
+    pub(super) fn end_stamps(&mut self, vertex: usize) {
+        if let Some(stamps) = self.devices[vertex].stamps.take() {
+            // Closing the socket waits some 20 ms for the kernel.
+            std::thread::spawn(move || drop(stamps));
+            self.survey();
+        }
+    }
+
     /// Compute for how long packets may stay unread: their times are known, and they depart later.
     fn survey(&mut self) {
         let devices = self.devices.iter().enumerate();
@@ -199,10 +208,7 @@ impl Engine {
     /// Write all packets and records, and stops.
     pub fn finish(&mut self) -> Result<Summary> {
         self.finished = true;
-        for stamps in self.devices.iter_mut().filter_map(|it| it.stamps.take()) {
-            // Closing a socket waits some 20 ms for the kernel.
-            std::thread::spawn(move || drop(stamps));
-        }
+        (0..self.devices.len()).for_each(|vertex| self.end_stamps(vertex));
         let now = self.catch_up();
         self.write_all();
         let second = self.seconds.finish(now);
