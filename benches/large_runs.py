@@ -57,8 +57,8 @@ key = "apps.pages.rate"
 levels = ["14 /s"]
 """
 
-#: The network of the pHost paper at load 0.6, whose flow sizes are those of the public simulator's CDF_aditya.txt:
-#: packets, an unused 1, and the share of flows up to that size.
+#: The network of the pHost paper at load 0.6, with the flow sizes of CDF_aditya.txt of the public simulator: packets,
+#: an unused 1, and the share of flows up to that size.
 FABRIC = {
     "seed": 1,
     "topology": {"kind": "leaf-spine", "racks": 9, "hosts_per_rack": 16, "spines": 4, "buffer": "36864 B"}
@@ -84,7 +84,7 @@ SIZES = """
 PORTS = 20
 """Distance of the ports of two repetitions."""
 PERIODS = 1_000
-"""Number of repetitions after which ports are used again."""
+"""Maximum number of repetitions with different ports."""
 
 Limit = tuple[str, float]
 

@@ -324,7 +324,7 @@ def run(
 
 @dataclass(slots=True)
 class _Fork:
-    """The shell inside this one: a fork of this process, with what :class:`Foreground` uses of a command."""
+    """The shell inside this one: a fork of this process, as a command for :class:`Foreground`."""
 
     pid: int
     returncode: int | None = None
