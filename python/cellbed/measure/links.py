@@ -160,8 +160,9 @@ def _join_bins(
 def bin_ns(links: pl.DataFrame) -> int:
     """Return the length of the bins of a table of :func:`read_links`, ns."""
     steps = links["time_s"].head(1000).diff()
-    shortest = steps.filter(steps > 0).min()
-    return round(shortest * 1e9 / BIN_NS) * BIN_NS if isinstance(shortest, float) else BIN_NS
+    # A restart of the schedules ends a bin early.
+    usual = steps.filter(steps > 0).median()
+    return max(1, round(usual * 1e9 / BIN_NS)) * BIN_NS if isinstance(usual, float) else BIN_NS
 
 
 def by_direction(links: pl.DataFrame) -> dict[str, pl.DataFrame]:

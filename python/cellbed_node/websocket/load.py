@@ -128,7 +128,7 @@ class WebSocket(Connection):
         for event in events:
             match event:
                 case AcceptConnection():
-                    self._accepted = self._fresh = True
+                    self._accepted = self.fresh = True
                 case RejectConnection():
                     self.fail(f"the server refuses WebSockets: HTTP status {event.status_code}")
                     return
