@@ -22,8 +22,9 @@ def interleave(cases: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, l
 
 
 def median_figures(rounds: Sequence[Figures]) -> Figures:
-    """Return the median of each figure over rounds."""
-    return {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
+    """Return the median of each figure over the rounds that have it."""
+    keys = dict.fromkeys(key for each in rounds for key in each)
+    return {key: statistics.median(each[key] for each in rounds if key in each) for key in keys}
 
 
 def format_range(values: Sequence[float], digits: int) -> str:

@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,7 @@ import emulator_targets
 import large_runs
 import start_up
 from emulator_nodes import trace_stages, write_trace
-from measuring import Figures, interleave
+from measuring import Figures, interleave, median_figures
 from peers.shells import Shell
 
 from cellbed.support.whole_files import write_whole
@@ -66,7 +65,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is measured: by each program a function that measures once."""
+    """A case to measure. programs: a function for each program, which measures once."""
 
     group: str
     name: str
@@ -235,7 +234,7 @@ def main() -> None:
         for number, case in enumerate(cases, start=1):
             print(f"[{number}/{len(cases)}] {case.name}", file=sys.stderr, flush=True)
             rounds[case.name] = interleave(case.programs, asked.rounds)
-    medians = {name: {program: _medians(runs) for program, runs in of.items()} for name, of in rounds.items()}
+    medians = {name: {program: median_figures(runs) for program, runs in of.items()} for name, of in rounds.items()}
     result = {
         "commit": commit,
         "took_s": time.monotonic() - began,
@@ -250,12 +249,6 @@ def main() -> None:
     show(cases, medians, then.get("medians", {}))
     print(*absent, sep="\n")
     print(f"{result['took_s']:.0f} s; figures: {path}" + (f"; before: commit {then['commit'][:10]}" if then else ""))
-
-
-def _medians(rounds: list[Figures]) -> Figures:
-    """Return the median of each figure over the rounds that have it."""
-    keys = {key for each in rounds for key in each}
-    return {key: statistics.median(each[key] for each in rounds if key in each) for key in sorted(keys)}
 
 
 if __name__ == "__main__":

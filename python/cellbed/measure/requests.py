@@ -87,7 +87,7 @@ class Records:
         known = [each.table["remote_port"].drop_nulls().unique() for each in (*self.requests, *self.messages)]
         self._ports = pl.concat(known).unique().to_numpy()
         self.undivided = any(isinstance(each, Timed) and each.relayed for each in applications)
-        """Whether all connections must be in one group: a relay passes datagrams from one to another."""
+        """True if all connections must be in one group: a relay passes datagrams from one to another."""
 
     def add(self, passed: Crossings) -> None:
         """Process the packets of a group of connections, by entry."""
