@@ -9,6 +9,9 @@ pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
 /// Maximum delay of a punctual packet after its modelled departure: 1 % of a request of 100 ms.
 const LATE: Duration = Duration::from_millis(1);
 
+/// Minimum time between two accounts of an undelayed thread: an account costs a microsecond.
+const BETWEEN_ACCOUNTS: Duration = Duration::from_millis(2);
+
 /// Duration of a [`Second`].
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -68,6 +71,23 @@ impl Lateness {
     }
 }
 
+/// Times of the loop's thread since its start, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Time on a processor.
+    pub ran: Duration,
+    /// Time for which the thread could run and other threads had the processors.
+    pub waited: Duration,
+}
+
+impl Account {
+    /// Return both times in µs as two 32-bit integers, little-endian: 71 minutes at most.
+    fn to_bytes(self) -> [u8; 8] {
+        let micros = |time: Duration| u32::try_from(time.as_nanos() / 1000).unwrap_or(u32::MAX);
+        (u64::from(micros(self.ran)) | u64::from(micros(self.waited)) << 32).to_le_bytes()
+    }
+}
+
 /// Lateness of the event loop within a second, counted from the start of the schedules.
 ///
 /// The second is longer if the loop did not run at its end.
@@ -87,10 +107,13 @@ pub struct Second {
     pub standstill: Duration,
     /// End of the longest delay.
     pub stood_until: Time,
+    /// Times of the thread within the longest delay, if that exceeds 1 ms; up to 2 ms before it count as well. Zero if
+    /// the kernel does not count them.
+    pub account: Account,
 }
 
 impl Second {
-    /// Return the record in the file's format; the last 8 bytes are zero.
+    /// Return the record in the file's format.
     pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         Layout::default()
             .time(self.start)
@@ -100,7 +123,7 @@ impl Second {
             .field(self.most.as_nanos().to_le_bytes())
             .field(self.standstill.as_nanos().to_le_bytes())
             .time(self.stood_until)
-            .field([0; 8])
+            .field(self.account.to_bytes())
             .done()
     }
 }
@@ -110,6 +133,8 @@ pub struct Seconds {
     zero: Time,
     current: Second,
     looked: Time,
+    account: Account,
+    accounted: Time,
 }
 
 impl Seconds {
@@ -119,6 +144,8 @@ impl Seconds {
             zero: now,
             current: Second::default(),
             looked: now,
+            account: Account::default(),
+            accounted: now,
         };
         seconds.begin(now);
         seconds
@@ -137,14 +164,31 @@ impl Seconds {
     }
 
     /// Record that the loop runs at `now` and had requested to run by `deadline`. Sleeping until `deadline` is no
-    /// standstill; being stopped or waiting for a processor is.
-    pub fn on_look(&mut self, now: Time, deadline: Time) {
+    /// standstill; being stopped or waiting for a processor is. account: returns the thread's times so far.
+    pub fn on_look(&mut self, now: Time, deadline: Time, account: impl FnOnce() -> Account) {
         let standstill = now.since(self.looked.max(deadline));
-        if standstill > self.current.standstill {
-            self.current.standstill = standstill;
-            self.current.stood_until = now;
-        }
         self.looked = now;
+        if standstill <= self.current.standstill {
+            return;
+        }
+        self.current.standstill = standstill;
+        self.current.stood_until = now;
+        if standstill > LATE {
+            let Account { ran, waited } = std::mem::replace(&mut self.account, account());
+            self.accounted = now;
+            self.current.account = Account {
+                ran: self.account.ran.saturating_sub(ran),
+                waited: self.account.waited.saturating_sub(waited),
+            };
+        }
+    }
+
+    /// Record the thread's times before it sleeps, unless the last account is recent.
+    pub fn on_sleep(&mut self, now: Time, account: impl FnOnce() -> Account) {
+        if now >= self.accounted + BETWEEN_ACCOUNTS {
+            self.account = account();
+            self.accounted = now;
+        }
     }
 
     /// Return the current second if it has ended; then the next one begins.
@@ -198,12 +242,19 @@ mod tests {
     #[test]
     fn a_loop_that_was_stopped_stood_still_and_one_that_slept_did_not() {
         let mut seconds = Seconds::new(ms(0));
-        seconds.on_look(ms(100), ms(100));
-        seconds.on_look(ms(200), ms(200));
+        let ran = |ran, waited| Account {
+            ran: Duration::from_millis(ran),
+            waited: Duration::from_millis(waited),
+        };
+        let unread = || panic!("the loop was not late");
+        seconds.on_look(ms(100), ms(100), unread);
+        seconds.on_sleep(ms(100), || ran(7, 2));
+        seconds.on_sleep(ms(101), unread);
+        seconds.on_look(ms(200), ms(200), unread);
         assert_eq!(seconds.next(ms(200)), None);
         seconds.record(Duration::from_millis(1));
         seconds.record(Duration::from_millis(3));
-        seconds.on_look(ms(14_250), ms(300));
+        seconds.on_look(ms(14_250), ms(300), || ran(8, 13_900));
         let stopped = seconds.next(ms(14_250)).unwrap();
         let expected = Second {
             start: ms(0),
@@ -213,13 +264,15 @@ mod tests {
             most: Duration::from_millis(3),
             standstill: Duration::from_millis(13_950),
             stood_until: ms(14_250),
+            account: ran(1, 13_898),
         };
         assert_eq!(stopped, expected);
         // Busy all the time: the deadline has long passed, but the loop runs.
-        seconds.on_look(ms(14_252), ms(300));
+        seconds.on_look(ms(14_252), ms(300), || ran(10, 13_900));
         let next = seconds.finish(ms(14_300));
         assert_eq!((next.start, next.end), (ms(14_000), ms(14_300)));
         assert_eq!(next.standstill, Duration::from_millis(2));
+        assert_eq!(next.account, ran(2, 0));
     }
 
     #[test]

@@ -1,13 +1,18 @@
 //! Process attributes of the emulator: it dies with its parent, and ignores Ctrl-C.
 
+use std::fs::File;
 use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
 
 use rustix::process::{
     Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::set_current_timer_slack;
 
+use cellbed_link::Duration;
+
 use crate::error::{Result, Trying};
+use crate::lateness::Account;
 
 /// Prepare the process: end with its parent, ignore SIGINT, open as many files as the user may.
 pub fn prepare_process() -> Result<()> {
@@ -60,6 +65,21 @@ pub fn request_real_time() -> bool {
     status == 0
 }
 
+/// Return a function that reads the calling thread's times; they stay zero where the kernel does not count them.
+pub fn thread_accounts() -> impl Fn() -> Account {
+    let file = File::open("/proc/thread-self/schedstat");
+    move || {
+        let mut bytes = [0; 64];
+        let length = file.as_ref().map_or(0, |it| it.read_at(&mut bytes, 0).unwrap_or(0));
+        let text = str::from_utf8(&bytes[..length]).unwrap_or_default();
+        let mut times = text.split_whitespace().map(|it| Duration::from_nanos(it.parse().unwrap_or(0)));
+        Account {
+            ran: times.next().unwrap_or_default(),
+            waited: times.next().unwrap_or_default(),
+        }
+    }
+}
+
 /// End the process at once, from any thread, without destructors or exit handlers.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: `_exit` ends the process and touches none of its memory.
@@ -83,4 +103,17 @@ pub fn total_memory() -> u64 {
     let addresses = getrlimit(Resource::As).current;
     let limits = container.chain(addresses).chain([machine]);
     limits.filter(|it| *it > 0).min().unwrap_or(1 << 30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_runs_has_an_account() {
+        let account = thread_accounts();
+        let before = account();
+        let after = (0..1_000_000).map(|_| account()).find(|it| it.ran > before.ran);
+        assert!(after.is_some_and(|it| it.waited >= before.waited));
+    }
 }

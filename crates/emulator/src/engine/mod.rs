@@ -28,7 +28,7 @@ use crate::owners::Owners;
 use crate::pace::{self, Pace};
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
-use crate::process::{request_real_time, sleep_precisely, total_memory};
+use crate::process::{request_real_time, sleep_precisely, thread_accounts, total_memory};
 use crate::proxy::{Made, Port, Verdict};
 use crate::stages::bound_all;
 use crate::stamps::Stamps;
@@ -165,6 +165,7 @@ impl Engine {
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.wake.exact = request_real_time();
+        let account = thread_accounts();
         let mut called = Vec::with_capacity(64);
         let every = match self.records.is_empty() {
             true => Duration::from_secs(1),
@@ -189,6 +190,7 @@ impl Engine {
                 sleep_until(until);
             }
             let begun = now();
+            self.seconds.on_sleep(begun, &account);
             let start = self.wake.start(begun, deadline, punctual);
             let quiet = quiet_until.min(start);
             if drained && quiet > begun {
@@ -212,7 +214,7 @@ impl Engine {
                 return Ok(());
             }
             let now = now();
-            self.seconds.on_look(now, deadline);
+            self.seconds.on_look(now, deadline, &account);
             self.advance(now);
             if !called.is_empty() {
                 self.pace.on_look(now, packets);
