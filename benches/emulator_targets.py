@@ -13,7 +13,6 @@ import argparse
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,45 +32,21 @@ from emulator_nodes import (
     configuration,
     connect_by_veth,
     delay_stage,
-    inside,
     measure_flow,
     start_emulator,
     trace_stages,
     write_trace,
 )
-from measuring import Figures, Meter, format_range, interleave
+from measuring import Figures, format_range, interleave
 
 from cellbed.link import Link
 from cellbed.path import Path, Tcp
-from cellbed.testbed.links.emulator import Emulator
 
 FAR_RATE, FAR_TRIP_MS, FAR_BYTES = 10**10, 112, 140_000_000
 """The far link: bit/s, round-trip time (ms), and bandwidth-delay product (bytes), also the limit of its queue."""
 
-#: Sends datagrams of 36 bytes payload (64 bytes of IPv4) as fast as it can, over a connected socket.
-RECEIVE_UDP = """
-import socket, sys
-sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-sock.setsockopt(socket.SOL_SOCKET, 33, 1 << 22)  # SO_RCVBUFFORCE
-sock.bind((sys.argv[1], 9999))
-print("ready", flush=True)
-while True:
-    sock.recv(64)
-"""
-SEND_UDP = """
-import socket, sys, time
-sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-sock.connect((sys.argv[1], 9999))
-end, data, count = time.monotonic() + float(sys.argv[2]), bytes(36), 0
-while time.monotonic() < end:
-    for _ in range(256):
-        try:
-            sock.send(data)
-            count += 1
-        except OSError:
-            pass
-print(count)
-"""
+#: Options of iperf3 for a stream of datagrams at the far link's rate.
+UDP = ("-u", "-b", str(FAR_RATE))
 
 
 def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **changes: Any) -> Case:
@@ -124,66 +99,6 @@ def veth_case(seconds: float) -> Figures:
         return measure_flow(emulator, VETH_ADDRESSES["edge"], seconds)
 
 
-def datagrams(over_veth: bool) -> Case:
-    """Return a case with small datagrams at a program's maximum rate: sent, arrived and read per second."""
-
-    def measure(seconds: float) -> Figures:
-        with start_emulator(configuration([])) as emulator:
-            if over_veth:
-                connect_by_veth(emulator, True)
-            address = (VETH_ADDRESSES if over_veth else ADDRESSES)["edge"]
-            reader = subprocess.Popen(
-                [sys.executable, "-c", RECEIVE_UDP, address],
-                preexec_fn=inside(emulator, "edge"),
-                stdout=subprocess.PIPE,
-            )
-            assert reader.stdout is not None
-            reader.stdout.readline()
-            meter, before = Meter(emulator.pid), receive_counts(emulator)
-            done = subprocess.run(
-                [sys.executable, "-c", SEND_UDP, address, str(seconds)],
-                preexec_fn=inside(emulator, "endpoint"),
-                stdout=subprocess.PIPE,
-                check=True,
-            )
-            share = meter.share
-            time.sleep(0.3)
-            arrived, read = (now - then for now, then in zip(receive_counts(emulator), before, strict=True))
-            reader.kill()
-            reader.communicate()
-            return {
-                "sent": int(done.stdout) / seconds,
-                "arrived": arrived / seconds,
-                "read": read / seconds,
-                "cpu": share,
-            }
-
-    return measure
-
-
-def receive_counts(emulator: Emulator) -> tuple[int, int]:
-    """Return the number of datagrams that reached the receiving socket, even with a full buffer, and of those read."""
-    text = subprocess.run(
-        ["cat", "/proc/self/net/snmp"],
-        preexec_fn=inside(emulator, "edge"),
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-    ).stdout
-    names, values = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
-    table = dict(zip(names[1:], values[1:], strict=True))
-    return int(table["InDatagrams"]) + int(table["InErrors"]), int(table["InDatagrams"])
-
-
-def idle(seconds: float) -> Figures:
-    """Measure the processor time of an unused emulator."""
-    with start_emulator(configuration([delay_stage(20)])) as emulator:
-        time.sleep(0.5)
-        meter = Meter(emulator.pid)
-        time.sleep(seconds)
-        return {"cpu": meter.share}
-
-
 def logging_cases(folder: File) -> dict[str, Case]:
     """Return flows over a trace of 1 Gbit/s without and with the files of a run."""
     stages = trace_stages(write_trace(folder, 10**9), 25_000_000)
@@ -221,8 +136,14 @@ def far_cases() -> dict[str, Case]:
         return measure
 
     cases = {f"TCP {law}": real("-C", law) for law in ("cubic", "bbr")}
+
+    def datagrams(seconds: float) -> Figures:
+        with start_emulator(configuration([])) as emulator:
+            connect_by_veth(emulator, True)
+            return measure_flow(emulator, VETH_ADDRESSES["edge"], seconds, 0, UDP)
+
     # iperf3 also counts UDP losses of omitted seconds.
-    cases |= {"UDP": real("-u", "-b", str(FAR_RATE), omitted=0)}
+    cases |= {"UDP": real(*UDP, omitted=0), "UDP, veth": datagrams}
     return cases | {"virtual cubic": virtual("cubic"), "virtual bbr": virtual("bbr")}
 
 
@@ -232,8 +153,6 @@ def groups(folder: File) -> dict[str, dict[str, Case]]:
         "trace": {"veth": veth_case} | trace_cases(folder),
         "log": logging_cases(folder),
         "chain": chain_case(),
-        "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
-        "idle": {"idle": idle},
         "links": {"512 links brought up": bring_up_case(512), "links loaded at once": full_links_case()},
         "delay": delay_cases(),
         "release": release_cases(folder),
@@ -241,7 +160,7 @@ def groups(folder: File) -> dict[str, dict[str, Case]]:
     }
 
 
-GROUPS = ("trace", "log", "chain", "datagrams", "idle", "links", "delay", "release", "far")
+GROUPS = ("trace", "log", "chain", "links", "delay", "release", "far")
 
 
 def main() -> None:
