@@ -125,7 +125,7 @@ def judged(
     [
         (100, 6_900, {}, "it waited for a processor"),
         (6_900, 100, {}, "it was busy"),
-        (100, 100, {}, "its timer was late"),
+        (100, 100, {}, "it was stopped, or its timer late"),
         (100, 100, {"steal_ns": {31: 5 * MS}}, "its timer was late while the hypervisor ran other machines"),
         (100, 100, {"boottime_ns": {31: 6 * MS}}, "the machine was suspended"),
     ],

@@ -73,11 +73,11 @@ class Machine:
     """The machine's state during the schedule; ``None`` if not recorded.
 
     lateness_s: maximum lateness of a packet; late_share: share of packets more than 1 ms late; standstill_s: longest
-    time for which the emulator did not run, and its cause in words from `CAUSE_S` on. foreign_cpus: mean number of the `cpus` processors used by other programs;
-    steal_cpus: the hypervisor's part of foreign_cpus. pressure: share of the time with a task of the machine waiting
-    for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it); pressure_peak: maximum pressure
-    of a second. waiting: time per second of the run during which tasks waited for other programs, on the node with most
-    waiting.
+    time for which the emulator did not run, and its cause in words from `CAUSE_S` on. foreign_cpus: mean number of the
+    `cpus` processors used by other programs; steal_cpus: the hypervisor's part of foreign_cpus. pressure: share of the
+    time with a task of the machine waiting for a processor (PSI; ``None`` with `cpus` known: the kernel does not report
+    it); pressure_peak: maximum pressure of a second. waiting: time per second of the run during which tasks waited for
+    other programs, on the node with most waiting.
     """
 
     lateness_s: float | None
@@ -211,7 +211,9 @@ def _standstill_cause(during: pl.DataFrame) -> str | None:
         "it was busy": of["stood_ran_s"],
         "its timer was late while the hypervisor ran other machines": of["steal_cpus"],
     }
-    cause = next((words for words, time in causes.items() if time > of["standstill_s"] / 2), "its timer was late")
+    cause = next(
+        (words for words, time in causes.items() if time > of["standstill_s"] / 2), "it was stopped, or its timer late"
+    )
     at = max(0.0, of["stood_until_s"] - of["standstill_s"])
     return f"{duration_words(of['standstill_s'])} from {_time_text(at)} on: {cause}"
 
