@@ -120,27 +120,28 @@ def judged(
     return judge(table, description, loads, pl.DataFrame(schema=SCHEMA) if connections is None else connections)
 
 
+@pytest.mark.parametrize("field", ["standstill", "lateness"])
 @pytest.mark.parametrize(
     ("ran", "waited", "changed", "cause"),
     [
         (100, 6_900, {}, "it waited for a processor"),
         (6_900, 100, {}, "it was busy"),
-        (100, 100, {}, "it was stopped, or its timer late"),
+        (100, 100, {}, "it was stopped, or not woken"),
         (100, 100, {"steal_ns": {31: 5 * MS}}, "its timer was late while the hypervisor ran other machines"),
         (100, 100, {"boottime_ns": {31: 6 * MS}}, "the machine was suspended"),
     ],
 )
-def test_longest_pause_of_the_emulator_has_its_cause_named(
-    tmp_path: Path, ran: int, waited: int, changed: dict[str, dict[int, int]], cause: str
+def test_longest_delay_of_the_emulator_has_its_cause_named(
+    tmp_path: Path, field: str, ran: int, waited: int, changed: dict[str, dict[int, int]], cause: str
 ) -> None:
-    records = emulator(standstill={31: 7 * MS}, ran={31: ran}, waited={31: waited})
+    records = emulator(**{field: {31: 7 * MS}}, ran={31: ran}, waited={31: waited})
     figures = asdict(machine(seconds(tmp_path, records, host(**changed)), 60))
-    assert figures["standstill_cause"] == f"7 ms from 31.5 s on: {cause}"
-    assert figures["standstill_cause"] in words(figures)
+    assert figures["late_cause"] == f"7 ms in second 31: {cause}"
+    assert figures["late_cause"] in words(figures)
 
 
-def test_short_pauses_of_the_emulator_are_not_explained(tmp_path: Path) -> None:
-    assert machine(seconds(tmp_path, emulator(), host()), 60).standstill_cause is None
+def test_short_delays_of_the_emulator_are_not_explained(tmp_path: Path) -> None:
+    assert machine(seconds(tmp_path, emulator(), host()), 60).late_cause is None
 
 
 def test_an_undisturbed_run_is_not_called_disturbed(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ pub struct Second {
     pub standstill: Duration,
     /// End of the longest delay.
     pub stood_until: Time,
-    /// Times of the thread within the longest delay, if that exceeds 1 ms; up to 2 ms before it count as well. Zero if
-    /// the kernel does not count them.
+    /// Times of the thread within the longest delay of the loop or a packet, if that exceeds 1 ms; up to 2 ms before it
+    /// count as well. Zero if the kernel does not count them.
     pub account: Account,
 }
 
@@ -133,6 +133,7 @@ pub struct Seconds {
     zero: Time,
     current: Second,
     looked: Time,
+    /// Times of the thread before it last slept, and when they were read.
     account: Account,
     accounted: Time,
 }
@@ -156,29 +157,33 @@ impl Seconds {
         self.current.end
     }
 
-    /// Count one packet.
-    pub fn record(&mut self, late: Duration) {
+    /// Count one packet. account: returns the thread's times so far.
+    pub fn record(&mut self, late: Duration, account: impl FnOnce() -> Account) {
+        self.explain(late, account);
         self.current.packets += 1;
         self.current.late += u64::from(late > LATE);
         self.current.most = self.current.most.max(late);
     }
 
     /// Record that the loop runs at `now` and had requested to run by `deadline`. Sleeping until `deadline` is no
-    /// standstill; being stopped or waiting for a processor is. account: returns the thread's times so far.
+    /// standstill; being stopped or waiting for a processor is.
     pub fn on_look(&mut self, now: Time, deadline: Time, account: impl FnOnce() -> Account) {
         let standstill = now.since(self.looked.max(deadline));
-        self.looked = now;
-        if standstill <= self.current.standstill {
-            return;
+        self.explain(standstill, account);
+        if standstill > self.current.standstill {
+            self.current.standstill = standstill;
+            self.current.stood_until = now;
         }
-        self.current.standstill = standstill;
-        self.current.stood_until = now;
-        if standstill > LATE {
-            let Account { ran, waited } = std::mem::replace(&mut self.account, account());
-            self.accounted = now;
+        self.looked = now;
+    }
+
+    /// Record the thread's times within a delay, if it is the longest of the second.
+    fn explain(&mut self, delay: Duration, account: impl FnOnce() -> Account) {
+        if delay > LATE.max(self.current.most).max(self.current.standstill) {
+            let Account { ran, waited } = account();
             self.current.account = Account {
-                ran: self.account.ran.saturating_sub(ran),
-                waited: self.account.waited.saturating_sub(waited),
+                ran: ran.saturating_sub(self.account.ran),
+                waited: waited.saturating_sub(self.account.waited),
             };
         }
     }
@@ -252,8 +257,8 @@ mod tests {
         seconds.on_sleep(ms(101), unread);
         seconds.on_look(ms(200), ms(200), unread);
         assert_eq!(seconds.next(ms(200)), None);
-        seconds.record(Duration::from_millis(1));
-        seconds.record(Duration::from_millis(3));
+        seconds.record(Duration::from_millis(1), unread);
+        seconds.record(Duration::from_millis(3), || ran(7, 4));
         seconds.on_look(ms(14_250), ms(300), || ran(8, 13_900));
         let stopped = seconds.next(ms(14_250)).unwrap();
         let expected = Second {
@@ -266,6 +271,7 @@ mod tests {
             stood_until: ms(14_250),
             account: ran(1, 13_898),
         };
+        seconds.on_sleep(ms(14_250), || ran(8, 13_900));
         assert_eq!(stopped, expected);
         // Busy all the time: the deadline has long passed, but the loop runs.
         seconds.on_look(ms(14_252), ms(300), || ran(10, 13_900));

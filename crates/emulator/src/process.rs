@@ -70,9 +70,13 @@ pub fn thread_accounts() -> impl Fn() -> Account {
     let file = File::open("/proc/thread-self/schedstat");
     move || {
         let mut bytes = [0; 64];
-        let length = file.as_ref().map_or(0, |it| it.read_at(&mut bytes, 0).unwrap_or(0));
+        let length = file
+            .as_ref()
+            .map_or(0, |it| it.read_at(&mut bytes, 0).unwrap_or(0));
         let text = str::from_utf8(&bytes[..length]).unwrap_or_default();
-        let mut times = text.split_whitespace().map(|it| Duration::from_nanos(it.parse().unwrap_or(0)));
+        let mut times = text
+            .split_whitespace()
+            .map(|it| Duration::from_nanos(it.parse().unwrap_or(0)));
         Account {
             ran: times.next().unwrap_or_default(),
             waited: times.next().unwrap_or_default(),
@@ -113,7 +117,9 @@ mod tests {
     fn a_thread_that_runs_has_an_account() {
         let account = thread_accounts();
         let before = account();
-        let after = (0..1_000_000).map(|_| account()).find(|it| it.ran > before.ran);
+        let after = (0..1_000_000)
+            .map(|_| account())
+            .find(|it| it.ran > before.ran);
         assert!(after.is_some_and(|it| it.waited >= before.waited));
     }
 }

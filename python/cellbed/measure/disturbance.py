@@ -40,7 +40,7 @@ FROZEN_S = 0.1
 STANDSTILL_S = 0.01
 """Minimum standstill that lengthens requests, seconds; shorter ones appear in residuals only."""
 CAUSE_S = 0.005
-"""Minimum standstill of an emulator whose cause is named, seconds."""
+"""Minimum delay of an emulator or a packet whose cause is named, seconds."""
 LATE_SHARE = 0.1
 """Maximum share of packets more than 1 ms late in an undisturbed run without requests."""
 LENGTHENED = 0.1
@@ -73,17 +73,17 @@ class Machine:
     """The machine's state during the schedule; ``None`` if not recorded.
 
     lateness_s: maximum lateness of a packet; late_share: share of packets more than 1 ms late; standstill_s: longest
-    time for which the emulator did not run, and its cause in words from `CAUSE_S` on. foreign_cpus: mean number of the
-    `cpus` processors used by other programs; steal_cpus: the hypervisor's part of foreign_cpus. pressure: share of the
-    time with a task of the machine waiting for a processor (PSI; ``None`` with `cpus` known: the kernel does not report
-    it); pressure_peak: maximum pressure of a second. waiting: time per second of the run during which tasks waited for
-    other programs, on the node with most waiting.
+    time for which the emulator did not run; late_cause: the longest of these delays and its cause in words, from
+    `CAUSE_S` on. foreign_cpus: mean number of the `cpus` processors used by other programs; steal_cpus: the
+    hypervisor's part of foreign_cpus. pressure: share of the time with a task of the machine waiting for a processor
+    (PSI; ``None`` with `cpus` known: the kernel does not report it); pressure_peak: maximum pressure of a second.
+    waiting: time per second of the run during which tasks waited for other programs, on the node with most waiting.
     """
 
     lateness_s: float | None
     late_share: float | None
     standstill_s: float | None
-    standstill_cause: str | None
+    late_cause: str | None
     cpus: int | None
     foreign_cpus: float | None
     steal_cpus: float | None
@@ -97,13 +97,14 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
     description: the content of ``run.json``. Of the emulator: ``until_s`` (end of its record, later than the end of the
     second after a standstill), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (maximum), ``standstill_s``
-    (longest time without running), ``stood_until_s``, and ``stood_ran_s`` and ``stood_waited_s`` (parts of that time in
-    which its thread had a processor, and waited for one). Of the machine: ``cpus``, ``foreign_cpus`` (processors used
-    by programs outside the run), ``own_cpus`` (by the run), ``steal_cpus``, ``pressure`` (PSI: share of the second in
-    which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node ``NODE.cpu_s`` and
-    ``NODE.waited_s``: the time that the node waited for a processor, without stops by its CPU limit, and at most the
-    time that other programs ran while the node was running or waiting. All waiting counts if the node is below its
-    CPU limit while the run uses the whole machine (`FULL`). A second that was not recorded has no row or nulls.
+    (longest time without running), ``stood_until_s``, and ``late_ran_s`` and ``late_waited_s`` (parts of the longest
+    delay in which its thread had a processor, and waited for one). Of the machine: ``cpus``, ``foreign_cpus``
+    (processors used by programs outside the run), ``own_cpus`` (by the run), ``steal_cpus``, ``pressure`` (PSI: share
+    of the second in which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node
+    ``NODE.cpu_s`` and ``NODE.waited_s``: the time that the node waited for a processor, without stops by its CPU limit,
+    and at most the time that other programs ran while the node was running or waiting. All waiting counts if the node
+    is below its CPU limit while the run uses the whole machine (`FULL`). A second that was not recorded has no row or
+    nulls.
     """
     t0 = description.get("t0_ns") or 0
     emulator = _emulator(read_records(run / "raw" / "lateness.bin", MAGIC, RECORD), t0)
@@ -125,8 +126,8 @@ def _emulator(records: "np.ndarray[Any, np.dtype[Any]]", t0: int) -> pl.DataFram
             "lateness_s": seconds("lateness"),
             "standstill_s": seconds("standstill"),
             "stood_until_s": seconds("stood_until", t0),
-            "stood_ran_s": records["ran"] / 1e6,
-            "stood_waited_s": records["waited"] / 1e6,
+            "late_ran_s": records["ran"] / 1e6,
+            "late_waited_s": records["waited"] / 1e6,
         }
     )
 
@@ -189,7 +190,7 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
         lateness_s=as_number(during["lateness_s"].max()),
         late_share=_sum(during["late"]) / packets if packets else None,
         standstill_s=as_number(during["standstill_s"].max()),
-        standstill_cause=_standstill_cause(during),
+        late_cause=_late_cause(during),
         cpus=None if cpus is None else int(cpus),
         foreign_cpus=as_number(during["foreign_cpus"].mean()),
         steal_cpus=as_number(during["steal_cpus"].mean()),
@@ -199,23 +200,21 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
     )
 
 
-def _standstill_cause(during: pl.DataFrame) -> str | None:
-    """Return the longest standstill of the emulator and its cause in words; ``None`` below `CAUSE_S`."""
-    longest = during.filter(pl.col("standstill_s") >= CAUSE_S).sort("standstill_s", descending=True).head(1)
+def _late_cause(during: pl.DataFrame) -> str | None:
+    """Return the longest delay of the emulator or a packet, and its cause, in words; ``None`` below `CAUSE_S`."""
+    delay = pl.max_horizontal("lateness_s", "standstill_s")
+    longest = during.with_columns(late_s=delay).filter(delay >= CAUSE_S).sort("late_s", descending=True).head(1)
     if longest.is_empty():
         return None
     of = {name: value or 0.0 for name, value in longest.row(0, named=True).items()}
     causes = {
         "the machine was suspended": of["suspended_s"],
-        "it waited for a processor": of["stood_waited_s"],
-        "it was busy": of["stood_ran_s"],
+        "it waited for a processor": of["late_waited_s"],
+        "it was busy": of["late_ran_s"],
         "its timer was late while the hypervisor ran other machines": of["steal_cpus"],
     }
-    cause = next(
-        (words for words, time in causes.items() if time > of["standstill_s"] / 2), "it was stopped, or its timer late"
-    )
-    at = max(0.0, of["stood_until_s"] - of["standstill_s"])
-    return f"{duration_words(of['standstill_s'])} from {_time_text(at)} on: {cause}"
+    cause = next((words for words, time in causes.items() if time > of["late_s"] / 2), "it was stopped, or not woken")
+    return f"{duration_words(of['late_s'])} in second {of['second']:.0f}: {cause}"
 
 
 def _wait_ratio(seconds: pl.DataFrame, node: str) -> float | None:

@@ -108,8 +108,8 @@ def machine(figures: Mapping[str, Any]) -> str:
     if (lateness := figures["lateness_s"]) is not None:
         words.append(f"packets left the emulator at most {duration(lateness)} late")
         words.append(f"{share(figures['late_share'])} of them by more than 1 ms")
-    if (cause := figures["standstill_cause"]) is not None:
-        words.append(f"the emulator's longest pause was {cause}")
+    if (cause := figures["late_cause"]) is not None:
+        words.append(f"the emulator's longest delay was {cause}")
     if (used := figures["foreign_cpus"]) is not None:
         words.append(f"other programs used {number(round(used, 2))} of {figures['cpus']} processors")
     if (pressure := figures["pressure"]) is not None:

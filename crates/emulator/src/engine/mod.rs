@@ -19,7 +19,7 @@ use cellbed_tcp::proxy::{Place, Side};
 use crate::clock::{RealTime, now, sleep_until};
 use crate::config::Config;
 use crate::error::Result;
-use crate::lateness::{Lateness, Seconds};
+use crate::lateness::{Account, Lateness, Seconds};
 use crate::log::Records;
 use crate::mahimahi_log::Event;
 use crate::offload::VNET_BYTES;
@@ -79,6 +79,8 @@ pub struct Engine {
     real: RealTime,
     lateness: Lateness,
     seconds: Seconds,
+    /// Returns the times of the loop's thread so far.
+    account: Box<dyn Fn() -> Account + Send>,
     read: u64,
     unroutable: u64,
     refused: u64,
@@ -139,6 +141,7 @@ impl Engine {
             real: RealTime::default(),
             lateness: Lateness::default(),
             seconds: Seconds::new(zero),
+            account: Box::new(Account::default),
             read: 0,
             unroutable: 0,
             refused: 0,
@@ -165,7 +168,7 @@ impl Engine {
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.wake.exact = request_real_time();
-        let account = thread_accounts();
+        self.account = Box::new(thread_accounts());
         let mut called = Vec::with_capacity(64);
         let every = match self.records.is_empty() {
             true => Duration::from_secs(1),
@@ -190,7 +193,7 @@ impl Engine {
                 sleep_until(until);
             }
             let begun = now();
-            self.seconds.on_sleep(begun, &account);
+            self.seconds.on_sleep(begun, &self.account);
             let start = self.wake.start(begun, deadline, punctual);
             let quiet = quiet_until.min(start);
             if drained && quiet > begun {
@@ -214,7 +217,7 @@ impl Engine {
                 return Ok(());
             }
             let now = now();
-            self.seconds.on_look(now, deadline, &account);
+            self.seconds.on_look(now, deadline, &self.account);
             self.advance(now);
             if !called.is_empty() {
                 self.pace.on_look(now, packets);
@@ -498,7 +501,7 @@ impl Engine {
                     self.records.passage(pool, direction, &outcome, observed);
                     let late = observed.since(outcome.departed);
                     self.lateness.record(late);
-                    self.seconds.record(late);
+                    self.seconds.record(late, &self.account);
                 }
             };
             // Packets to a deleted device have no receiver.
