@@ -54,21 +54,19 @@ impl Wake {
         Ok(deleted.trying(|| "leave a device".into())?)
     }
 
-    /// Sleep from `before` (now) until `deadline` or until a descriptor is readable. Writes the tokens of readable
-    /// descriptors into `called`. May return earlier without tokens. With `punctual`, the sleep ends
-    /// [earlier](crate::ahead), and the rest is waited for without sleep.
+    /// Sleep from `before` (now) until `start`, then wait without sleep until `deadline`; end when a descriptor is
+    /// readable. Writes the tokens of readable descriptors into `called`. May return earlier without tokens.
     pub fn wait(
         &mut self,
         before: Time,
+        start: Time,
         deadline: Time,
-        punctual: bool,
         called: &mut Vec<u64>,
     ) -> Result<()> {
         called.clear();
         if deadline <= before {
             return self.look(Some(&timespec(0)), called);
         }
-        let start = self.start(before, deadline, punctual);
         if start > before {
             self.sleep(before, start, called)?;
             if start == deadline || !called.is_empty() {
@@ -88,7 +86,7 @@ impl Wake {
         Ok(())
     }
 
-    /// Return when a sleep from `before` until `deadline` ends.
+    /// Return when to end a sleep from `before`: at `deadline`, with `punctual` [earlier](crate::ahead).
     pub fn start(&mut self, before: Time, deadline: Time, punctual: bool) -> Time {
         match punctual {
             true => self.ahead.start(before, deadline),

@@ -183,8 +183,6 @@ impl Engine {
             let departure = event.map(|time| self.pace.deadline(time));
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
-            // A departure that the pace does not delay is written to the microsecond, if the budget allows.
-            let punctual = event == Some(deadline);
             if std::mem::take(&mut self.crowded) {
                 // Unread devices stay readable, so the loop waits for time alone to free slots.
                 self.wake.nap(deadline, &*self.mailbox)?;
@@ -194,14 +192,15 @@ impl Engine {
             }
             let begun = now();
             self.seconds.on_sleep(begun, &self.account);
-            let start = self.wake.start(begun, deadline, punctual);
+            // A departure that the pace does not delay is written to the microsecond, if the budget allows.
+            let start = self.wake.start(begun, deadline, event == Some(deadline));
             let quiet = quiet_until.min(start);
             if drained && quiet > begun {
                 self.wake.nap(quiet, &*self.mailbox)?;
             }
             // Packets sent before this instant are read in this turn, unless too many wait.
             let looked = now();
-            self.wake.wait(looked, deadline, punctual, &mut called)?;
+            self.wake.wait(looked, start, deadline, &mut called)?;
             drained = true;
             let mut packets = 0;
             for &token in called.iter().filter(|&&token| token != MAILBOX) {
