@@ -159,6 +159,16 @@ def test_a_signal_to_the_shell_alone_hangs_its_command_up(world: World, number: 
     assert not Path(f"/proc/{inhabitant}").exists()
 
 
+def test_a_signal_to_the_outermost_shell_ends_processes_that_ignore_the_hangup(world: World) -> None:
+    script = 'trap "" HUP TERM; setsid sleep 1000 & echo $! $$; while :; do sleep 1; done'
+    process = start(world, *["mm-delay", "1"] * 3, "sh", "-c", script)
+    inhabitants = next_line(process).split()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=200)
+    assert process.returncode == 128 + signal.SIGTERM
+    wait_until(lambda: not any(Path(f"/proc/{it}").exists() for it in inhabitants))
+
+
 def test_logs_go_to_pipes_devices_and_fifos(world: World) -> None:
     fifo, seen = world.home(ORDINARY_USER) / "log.fifo", world.home(ORDINARY_USER) / "fifo.log"
     os.mkfifo(fifo)

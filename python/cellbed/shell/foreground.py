@@ -63,16 +63,17 @@ class Foreground:
     """Waits for one command.
 
     hanging_up: the command always gets SIGHUP first. SIGINT and SIGQUIT also end it, unless they may come
-    from the terminal, which sends them to the command as well.
+    from the terminal, which sends them to the command as well. escalating: send further signals to a command that does
+    not end; without it, the command itself ends its processes.
     ended_by: the signal that asked this process to end, if any. out_of_time: whether the time limit ended the command.
     """
 
-    def __init__(self, *, hanging_up: bool = False) -> None:
+    def __init__(self, *, hanging_up: bool = False, escalating: bool = True) -> None:
         self._hanging_up = hanging_up
         self._command: Command | None = None
         self.ended_by: int | None = None
         self.out_of_time = False
-        self._escalation = [signal.SIGHUP, signal.SIGKILL]
+        self._escalation = [signal.SIGHUP, signal.SIGKILL] if escalating else []
         self._terminal_group = _terminal_group()
 
     def install_handlers(self) -> None:
@@ -135,7 +136,8 @@ class Foreground:
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.ended_by = self.ended_by or number
         self._send(self._first_signal(number))
-        signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
+        if self._escalation:
+            signal.setitimer(signal.ITIMER_REAL, _HANG_UP_AFTER_S)
 
     def _first_signal(self, number: int) -> int:
         """Return the first signal to the command when signal `number` ends the shell."""

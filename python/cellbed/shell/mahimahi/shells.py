@@ -353,7 +353,8 @@ def _run_within(shell: ShellLink, prefix: str, name: str, arguments: Sequence[st
     global _around
     parent, child = os.getpid(), os.fork()
     if child:
-        foreground = Foreground(hanging_up=True)
+        # The inner shell escalates, and then ends the processes of its namespace.
+        foreground = Foreground(hanging_up=True, escalating=False)
         foreground.install_handlers()
         status = foreground.wait(_Fork(child), lambda _: None)
         return status if foreground.ended_by is None else 128 + foreground.ended_by
