@@ -230,6 +230,27 @@ def test_a_log_cut_inside_a_record_is_converted_with_a_note(tmp_path: Path) -> N
     assert len(pl.read_csv(Path(done.stdout.strip()))) == 19
 
 
+@pytest.mark.parametrize("last", [None, b"", MAGIC])
+def test_a_run_killed_between_two_files_of_its_log_has_the_earlier_one(tmp_path: Path, last: bytes | None) -> None:
+    make_run(tmp_path / "run")
+    log = tmp_path / "run" / "raw" / "packets.bin"
+    count = open_log(tmp_path / "run").count
+    log.rename(tmp_path / "run" / "raw" / "packets.bin.70")
+    if last is not None:
+        log.write_bytes(last)
+    found = open_log(tmp_path / "run")
+    assert found.count == sum(map(len, found.chunks())) == count
+    assert "70 older ones were removed" in (found.warning or "")
+
+
+def test_files_beside_the_log_of_a_shell_are_no_part_of_the_log(tmp_path: Path) -> None:
+    (tmp_path / "log.json").write_text('{"format": 1, "t0_ns": 0, "nodes": [], "directions": []}')
+    (tmp_path / "log.1").write_bytes(MAGIC + np.zeros(5, RECORD).tobytes())
+    (tmp_path / "log.2").write_text("notes")
+    found = write_log(tmp_path / "log", np.zeros(3, RECORD))
+    assert (found.count, found.warning) == (3, None)
+
+
 def test_an_unknown_direction_is_answered_with_those_there_are(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     done = cellbed("log", "convert", tmp_path / "run", "--to", "csv", "--direction", "mobile-0.uplnk")

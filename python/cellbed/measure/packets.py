@@ -81,7 +81,8 @@ def read_packets(path: Path) -> NDArray[Any]:
 def log_files(path: Path) -> list[tuple[int, Path]]:
     """Return the files of a packet log in order, each with the number of its first record.
 
-    There is one file, unless the log keeps only its latest records: then the first number counts the removed records.
+    There is one file, unless the log keeps only its latest records: then the first number counts the removed records,
+    and the last file is missing if it has no records.
     """
     older = [(int(it.suffix[1:]), it) for it in path.parent.glob(f"{path.name}.*") if it.suffix[1:].isdecimal()]
     begin = 0
@@ -89,6 +90,8 @@ def log_files(path: Path) -> list[tuple[int, Path]]:
         older.sort()
         begin, last = older[-1]
         begin += _whole_records(last, MAGIC, RECORD)
+        if not _whole_records(path, MAGIC, RECORD):
+            return older  # the emulator was killed before the first record of this file
     return [*older, (begin, path)]
 
 

@@ -146,6 +146,7 @@ def open_log(path: Path) -> PacketLog:
     """
     folder: Path | None = None
     run: dict[str, Any] | None = None
+    whole = False
     if path.is_dir():
         folder, run = path, read_run(path)
         path = path / "raw" / "packets.bin"
@@ -154,14 +155,17 @@ def open_log(path: Path) -> PacketLog:
         run = read_run(folder)
     elif (account := path.with_name(f"{path.name}.json")).is_file():
         folder, run = path.absolute().parent, read_account(account)
+        whole = True  # a shell keeps its whole log; FILE.1 is another one
     files, rest = [], 0
-    for _, each in log_files(path):
+    parts = [(0, path)] if whole else log_files(path)
+    for _, each in parts:
         count, rest = _records(each)
         files.append((each, count))
     names = {int(d["index"]): str(d["name"]) for d in (run or {}).get("directions") or []}
     vertices = tuple(str(node["name"]) for node in (run or {}).get("nodes") or [])
     count = sum(count for _, count in files)
-    return PacketLog(path, count, rest, run, folder, removal_warning(path), names, vertices, tuple(files))
+    remark = removal_warning(path) if parts[0][0] else None
+    return PacketLog(path, count, rest, run, folder, remark, names, vertices, tuple(files))
 
 
 def _records(path: Path) -> tuple[int, int]:
