@@ -127,8 +127,9 @@ def judged(
         (100, 6_900, {}, "it waited for a processor"),
         (6_900, 100, {}, "it was busy"),
         (100, 100, {}, "it was stopped, or not woken"),
-        (100, 100, {"steal_ns": {31: 5 * MS}}, "its timer was late while the hypervisor ran other machines"),
+        (100, 100, {"steal_ns": {31: 5 * MS}}, "perhaps the hypervisor, which ran other machines in this second"),
         (100, 100, {"boottime_ns": {31: 6 * MS}}, "the machine was suspended"),
+        (0, 0, {}, "its cause was not recorded"),  # by an earlier version
     ],
 )
 def test_longest_delay_of_the_emulator_has_its_cause_named(

@@ -3,6 +3,7 @@
 The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,7 +212,9 @@ def _late_cause(during: pl.DataFrame) -> str | None:
         "the machine was suspended": of["suspended_s"],
         "it waited for a processor": of["late_waited_s"],
         "it was busy": of["late_ran_s"],
-        "its timer was late while the hypervisor ran other machines": of["steal_cpus"],
+        "perhaps the hypervisor, which ran other machines in this second": of["steal_cpus"],
+        # Records of earlier versions, and of kernels without these times, have zeros.
+        "its cause was not recorded": math.inf if of["late_ran_s"] == of["late_waited_s"] == 0 else 0.0,
     }
     cause = next((words for words, time in causes.items() if time > of["late_s"] / 2), "it was stopped, or not woken")
     return f"{duration_words(of['late_s'])} in second {of['second']:.0f}: {cause}"
