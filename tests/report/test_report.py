@@ -318,6 +318,14 @@ def test_a_large_run_is_thinned_for_drawing_but_keeps_its_extremes_and_gaps() ->
     assert drawn.null_count() == 1
 
 
+@pytest.mark.parametrize("latency", [0.05, None])
+def test_a_large_run_of_equal_latencies_is_thinned_too(latency: float | None) -> None:
+    table = pl.DataFrame({"intended_s": np.arange(20_000) / 100}).with_columns(latency_s=pl.lit(latency, pl.Float64))
+    drawn = thin(table, 3000)
+    assert 900 <= len(drawn) <= 3000
+    assert drawn["intended_s"].is_sorted()
+
+
 def printed(run: Path) -> str:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     terminal.show(run, console)

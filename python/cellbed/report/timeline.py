@@ -50,7 +50,7 @@ def timeline(
                 "name": link,
                 "endpoint": endpoint,
                 "requests": [
-                    {"app": app} | _requests(of_app, len(drawn))
+                    {"app": app} | _requests(of_app, len(drawn) * requests["app"].n_unique())
                     for (app,), of_app in requests.filter(pl.col("endpoint") == endpoint).group_by(
                         "app", maintain_order=True
                     )
@@ -101,8 +101,8 @@ def _last_reply(requests: pl.DataFrame, duration: float) -> float:
     return max(duration, float(replies) if replies is not None else 0.0)
 
 
-def _requests(requests: pl.DataFrame, links: int) -> dict[str, Any]:
-    limit = MOST_REQUESTS // max(1, links)
+def _requests(requests: pl.DataFrame, series: int) -> dict[str, Any]:
+    limit = MOST_REQUESTS // max(1, series)
     drawn = thin(requests, limit)
     status = drawn["status"].replace_strict({name: i for i, name in enumerate(STATUSES)}, default=len(STATUSES) - 1)
     return {
@@ -121,13 +121,14 @@ def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
     slices = max(1, limit // 3)
     begin, end = requests["intended_s"].min(), requests["intended_s"].max()
     width = max((float(end) - float(begin)) / slices, 1e-9)  # type: ignore[arg-type]
-    sliced = requests.with_columns(slice=((pl.col("intended_s") - begin) / width).floor())
-    latency = pl.col("latency_s")
-    return sliced.filter(
-        (latency == latency.max().over("slice"))
-        | (latency == latency.min().over("slice"))
-        | (latency.is_null() & (latency.is_null().cum_sum().over("slice") == 1))
-    ).drop("slice")
+    row, latency = pl.col("row"), pl.col("latency_s")
+    sliced = requests.with_row_index("row").group_by(((pl.col("intended_s") - begin) / width).floor().alias("slice"))
+    kept = sliced.agg(
+        slowest=row.get(latency.arg_max()),
+        fastest=row.get(latency.arg_min()),
+        lost=row.filter(latency.is_null()).first(),
+    )
+    return requests[pl.concat([kept["slowest"], kept["fastest"], kept["lost"]]).drop_nulls().unique().sort()]
 
 
 def _direction(direction: dict[str, Any], series: pl.DataFrame, width_ns: int, most_bins: int) -> dict[str, Any]:
