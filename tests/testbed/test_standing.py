@@ -235,8 +235,11 @@ def test_an_ordinary_user_captures_a_link_and_runs_commands(world: World) -> Non
 def test_several_testbeds_and_their_end(place: Place) -> None:
     other = place.folder / "other.toml"
     # Nodes and links alone.
-    other.write_text(SCENARIO.partition("[workload]")[0].replace('"standing"', '"second"'))
-    hanging_up = place.popen("up", other, "--no-proof", "--packet-log", "1 MiB", start_new_session=True)
+    named = SCENARIO.replace('"standing"', '"second"\npacket_log = "1 MiB"')
+    other.write_text(named.partition("[workload]")[0])
+    too_large = place.cellbed("up", other, "--packet-log", "9 GiB")
+    assert too_large.stderr == "error: --packet-log: 9 GiB is outside the limits: write 1 MiB to 8 GiB\n"
+    hanging_up = place.popen("up", other, "--no-proof", start_new_session=True)
     output, errors = hanging_up.communicate()
     assert (hanging_up.returncode, output[:12]) == (0, "second is up"), errors
     identifier = identifier_of(place, "second")

@@ -32,8 +32,12 @@ def up(
     ] = False,
     packet_log: Annotated[
         str,
-        typer.Option(metavar="SIZE", help="Maximum size of the packet log; when it is full, the oldest packets go."),
-    ] = "1 GiB",
+        typer.Option(
+            metavar="SIZE",
+            help="Maximum size of the packet log; when it is full, the oldest packets go. "
+            "Default: the scenario's, or 1 GiB.",
+        ),
+    ] = "",
     verbose: Verbose = False,
 ) -> None:
     """Bring up the nodes, links and services of a scenario, in the background.
@@ -62,14 +66,14 @@ def up(
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
 
-    try:
-        log_bytes = int(SIZE.parse(packet_log))
-    except UnitError as error:
-        raise CellbedError(f"--packet-log: {error}") from None
-    if log_bytes < 1 << 20:
-        raise CellbedError(f"--packet-log: {packet_log} is too small: write at least 1 MiB")
     text = read(scenario)
     loaded = load_text(text, scenario)
+    try:
+        log_bytes = int(SIZE.parse(packet_log)) if packet_log else loaded.packet_log or 1 << 30
+    except UnitError as error:
+        raise CellbedError(f"--packet-log: {error}") from None
+    if not 1 << 20 <= log_bytes <= 8 << 30:
+        raise CellbedError(f"--packet-log: {packet_log} is outside the limits: write 1 MiB to 8 GiB")
     check(loaded, text, str(scenario), running=True, limits=enforcement(no_limits, overcommit))
     name = loaded.name if name is None else name
     options = Options(
