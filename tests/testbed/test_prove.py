@@ -49,7 +49,7 @@ def plan(folder: Path, text: str) -> Plan:
 @pytest.fixture
 def groups() -> Iterator[list[Group]]:
     groups = cgroups.open_groups(f"run-test-{os.getpid()}", lambda path: None)
-    yield [groups.create(f"endpoint-{number}") for number in range(4)]
+    yield [groups.create(f"endpoint-{number}") for number in range(12)]
     groups.remove()
 
 
@@ -148,7 +148,7 @@ def proved(asked: Plan, real: Plan | None = None) -> dict[str, Proof]:
 def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = plan(tmp_path, scenario(count=24))
+    asked = plan(tmp_path, scenario(count=40))
     config = asked.emulator_config()
     (off,) = (direction for direction in config["directions"] if direction["name"] == "mobile-7.uplink")
     (delay,) = (stage for stage in off["stages"] if stage["kind"] == "delay")
@@ -160,8 +160,11 @@ def test_many_links_are_measured_at_the_same_time_and_one_that_is_off_is_noticed
     proofs = prove_links(asked, emulator)
     emulator.stop()
     assert [proof.what for proof in proofs if not proof.ok] == ["mobile-7.uplink delay"]
-    assert len(proofs) == 2 * (24 + 1) + 2 * 24  # delays of all links, rates of the limited ones
+    assert len(proofs) == 2 * (40 + 1) + 2 * 40  # delays of all links, rates of the limited ones
     assert max(probes) >= 24
+    # All delays are measured, and the rates of some equal links.
+    assert [proof.note for proof in proofs if not proof.proved] == ["measured on 32 of 40 equal links"] * (2 * 8)
+    assert all(proof.what.endswith("rate") for proof in proofs if not proof.proved)
 
 
 @needs_limits
@@ -171,7 +174,7 @@ def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups:
     asked = plan(tmp_path, scenario(cpus=0.3, count=4, memory="64 MiB"))
     emulator = Emulator.start(asked.emulator_config())
     limited = []
-    for number, (group, join) in enumerate(zip(groups, [True, True, False, False], strict=True)):
+    for number, (group, join) in enumerate(zip(groups[:4], [True, True, False, False], strict=True)):
         node = asked.node(f"endpoint-{number}")
         group.limit(0.8 if number == 1 else node.cpus, node.memory_bytes)
         place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files if join else ())
@@ -185,6 +188,28 @@ def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups:
         "endpoint-1 CPU limit",
         *(f"endpoint-{number} {kind} limit" for number in (2, 3) for kind in ("CPU", "memory")),
     }
+
+
+@needs_limits
+@pytest.mark.needs_tun
+def test_some_of_many_equal_nodes_are_measured_and_the_settings_of_all_read(
+    tmp_path: Path, groups: list[Group]
+) -> None:
+    asked = plan(tmp_path, scenario(cpus=0.2, count=12, memory="64 MiB"))
+    emulator = Emulator.start(asked.emulator_config())
+    limited = []
+    for number, group in enumerate(groups):
+        node = asked.node(f"endpoint-{number}")
+        group.limit(0.3 if number == 5 else node.cpus, node.memory_bytes)
+        place = Place(emulator.namespace(node.name), emulator.user_namespace, (), group.join_files)
+        limited.append(Limited(node, group, NamespaceNode(Setup(node.name, place, group=group))))
+    proofs = prove_limits(limited, 2)
+    emulator.stop()
+    assert [str(proof) for proof in proofs if not proof.ok] == [
+        "endpoint-5 CPU limit: expected 0.2 CPUs, measured 0.3 CPUs (the kernel reports another limit)"
+    ]
+    notes = [proof.note for proof in proofs if not proof.proved]
+    assert notes == ["measured on 8 of 11 equal nodes, settings read back on all"] * (2 * 3)
 
 
 KINDS = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ PROOF_MEMORY = 4 * MEBIBYTE
 """Margin of a temporary limit over a node's present usage: a process is killed at this limit as the proof."""
 MEMORY_BATCH = 16
 """Maximum number of memory limits proved at the same time."""
+MEASURED = 8
+"""Number of nodes measured in a group of equal nodes. Of the others, the kernel's settings are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,23 @@ def prove_limits(
     """Demand more than each node's share under its limits, and check that the node gets no more. progress: called with
     the next measurement.
 
-    Nodes are measured at the same time if the machine can supply the shares of all of them.
+    Nodes are measured at the same time if the machine can supply the shares of all of them. Settings are read back from
+    the kernel for all nodes; of many equal nodes, :data:`MEASURED` are measured, and the others are *not proved*.
     """
+    # Nodes with another kernel are measured each.
+    keys = {
+        each.node.name: (each.node.group, each.group.limits()) if each.backend.place else each.node.name
+        for each in limited
+    }
+    unmeasured = leave_out(keys, MEASURED, "nodes, settings read back on all")
     cpu: dict[str, Proof] = {}
     spinning: list[_Spinning] = []
     try:
         for each in limited:
+            note = unmeasured.get(each.node.name, "")
             proof = _find_wrong_cpu(each, machine_cpus)
+            if proof is None and note:
+                proof = Proof(f"{each.node.name} CPU limit", each.node.cpus, None, "CPUs", True, note, proved=False)
             if proof is None:
                 spinning.append(_Spinning(each, machine_cpus))
             else:
@@ -126,11 +138,31 @@ def prove_limits(
     finally:
         for spinner in spinning:
             kill(spinner.process)
-    memory: list[Proof] = []
-    for begin in range(0, len(limited), MEMORY_BATCH):
-        progress(f"memory limits, {len(memory)} of {len(limited)} done")
-        memory += _prove_memory(limited[begin : begin + MEMORY_BATCH])
-    return [proof for each, last in zip(limited, memory, strict=True) for proof in (cpu[each.node.name], last)]
+    names = [each.node.name for each in limited]
+    memory = {name: _memory_proof(each, unmeasured.get(name, "")) for name, each in zip(names, limited, strict=True)}
+    chosen = [each for each in limited if each.node.name not in unmeasured]
+    for begin in range(0, len(chosen), MEMORY_BATCH):
+        progress(f"memory limits, {begin} of {len(chosen)} done")
+        some = chosen[begin : begin + MEMORY_BATCH]
+        memory |= {each.node.name: proof for each, proof in zip(some, _prove_memory(some), strict=True)}
+    return [proof for name in names for proof in (cpu[name], memory[name])]
+
+
+def leave_out(keys: Mapping[str, object], most: int, what: str) -> dict[str, str]:
+    """Return the names that need no measurement, with the reason: of those with equal keys, `most` are measured. what:
+    description of equal ones."""
+    equal: list[tuple[object, list[str]]] = []  # parameters of links cannot all be hashed
+    for name, key in keys.items():
+        names = next((names for other, names in equal if other == key), None)
+        if names is None:
+            equal.append((key, names := []))
+        names.append(name)
+    notes: dict[str, str] = {}
+    for _, names in equal:
+        measured = {names[index * len(names) // most] for index in range(most)}
+        note = f"measured on {len(measured)} of {len(names)} equal {what}"
+        notes |= {name: note for name in names if name not in measured}
+    return notes
 
 
 def _find_wrong_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
@@ -271,16 +303,18 @@ def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
             kill(process)
             status = -9
         each.group.limit(each.node.cpus, each.node.memory_bytes)
-        _, stated = each.group.limits()
-        what = f"{each.node.name} memory limit"
-        asked = each.node.memory_bytes / MEBIBYTE
-        measured = stated / MEBIBYTE if stated is not None else None
-        page = 4096
-        if status == 0:
-            ok, note = False, "a process in the group exceeded the limit and was not killed"
-        elif stated is None or abs(stated - each.node.memory_bytes) >= page:
-            ok, note = False, "the kernel reports another limit"
-        else:
-            ok, note = True, ""
-        proofs.append(Proof(what, asked, measured, "MiB", ok, note))
+        problem = "a process in the group exceeded the limit and was not killed" if status == 0 else ""
+        proofs.append(_memory_proof(each, problem=problem))
     return proofs
+
+
+def _memory_proof(limited: Limited, note: str = "", problem: str = "") -> Proof:
+    """Return the proof of a memory limit by the kernel's setting. note: why the limit is not measured; problem: result
+    of the measurement."""
+    asked, page = limited.node.memory_bytes, 4096
+    _, stated = limited.group.limits()
+    if not problem and (stated is None or abs(stated - asked) >= page):
+        problem = "the kernel reports another limit"
+    measured = stated / MEBIBYTE if stated is not None else None
+    what, is_proved = f"{limited.node.name} memory limit", bool(problem) or not note
+    return Proof(what, asked / MEBIBYTE, measured, "MiB", not problem, problem or note, proved=is_proved)

@@ -21,7 +21,7 @@ from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.links.stages import mean_rate
 from cellbed.testbed.plan import Direction, Plan
 from cellbed.testbed.proof import prediction
-from cellbed.testbed.proof.limits import MILLISECOND, Proof
+from cellbed.testbed.proof.limits import MILLISECOND, Proof, leave_out
 from cellbed.testbed.proof.prediction import Clock
 
 SMALL = 100
@@ -35,7 +35,9 @@ of a wrong setting."""
 RATE_TOLERANCE = 0.05
 IDLE_PROBES = 12
 _log = logging.getLogger(__name__)
-ATTEMPTS = 5
+ATTEMPTS = 6
+"""Maximum number of measurements of a link; the first :data:`QUICK_ATTEMPTS` send no more than usually suffices."""
+QUICK_ATTEMPTS = 3
 IDLE_SPACING_NS = 8 * MILLISECOND
 WINDOW_NS = 250 * MILLISECOND
 QUICK_WINDOW_NS = 60 * MILLISECOND
@@ -65,6 +67,8 @@ STEADY = 0.6
 """Minimum offer of each quarter of a steady window, relative to the mean of the quarters."""
 LEAST_OFFER = 20 * DATAGRAM
 """Minimum offer of each quarter of a steady window, bytes."""
+MEASURED = 32
+"""Number of equal links, at different positions of the same recordings, whose rates are measured."""
 FEWEST = 8
 """Minimum number of datagrams in a window that can prove a rate."""
 
@@ -92,6 +96,7 @@ def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object
     pairs = _pairs(plan)
     # With moving users, cells of a direction count as one: a measurement needs silence in several.
     cells = {name: cell.way if plan.moves else cell.name for cell in plan.cells for name in cell.users}
+    windows = _windows([[step for path in pair for step in path] for pair in pairs])
     crossed = {direction.name for pair in pairs for path in pair for direction in path}
     proofs: dict[str, Proof] = {
         what: _without_proof(what, "ms", "no path between nodes crosses it at the start")
@@ -99,10 +104,10 @@ def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object
     }
     # A busy machine can spoil one measurement; a wrong link is wrong in each attempt.
     for attempt in range(ATTEMPTS):
-        # A busy machine may not handle many flows at the same time.
-        most = HIGHEST_PROBE_RATE >> attempt
+        # A busy machine may not handle many flows at the same time. The second attempt has fewer anyway.
+        most = HIGHEST_PROBE_RATE >> max(0, attempt - 1)
         settled = {what for what, proof in proofs.items() if proof.is_settled}
-        for proof in _prove_pairs(emulator, pairs, settled, most, cells, quick=attempt == 0):
+        for proof in _prove_pairs(emulator, pairs, windows, settled, most, cells, quick=attempt < QUICK_ATTEMPTS):
             progress(f"links, attempt {attempt + 1} of {ATTEMPTS}, up to {proof.what}")
             before = proofs.get(proof.what)
             if proof.what not in settled and (before is None or before.ok or proof.is_settled):
@@ -155,23 +160,23 @@ def _neighbours(plan: Plan) -> Iterator[tuple[list[Direction], list[Direction]]]
 def _prove_pairs(
     emulator: Emulator,
     pairs: Sequence[tuple[list[Direction], list[Direction]]],
+    windows: Sequence[int],
     accepted: set[str],
     most: int,
     cells: Mapping[str, str],
     *,
     quick: bool,
 ) -> Iterator[Proof]:
-    """Measure delays, then rates.
+    """Measure delays, then rates; of many equal links, the rates of :data:`MEASURED`.
 
-    accepted: names of accepted proofs, not measured again. most: bit/s of all simultaneous flows; a single flow may
-    exceed it. cells: cells by the directions that share them.
+    windows: positions in recordings, by pair. accepted: names of accepted proofs, not measured again. most: bit/s of
+    all simultaneous flows; a single flow may exceed it. cells: cells by the directions that share them.
     quick: use no more datagrams than usually suffice.
     """
     idle_ns = IDLE_PROBES * IDLE_SPACING_NS
     idle_rate = round(SMALL * 8e9 / IDLE_SPACING_NS)
     idle: list[_Flow] = []
     loaded: dict[str, _Flow] = {}
-    windows = _windows([[step for path in pair for step in path] for pair in pairs], WINDOW_NS + idle_ns)
     for pair, begin_ns in zip(pairs, windows, strict=True):
         for path in pair:
             if not all(f"{step.name} delay" in accepted for step in path):
@@ -191,6 +196,13 @@ def _prove_pairs(
             proofs = list(_delay_proofs(flow.path, sighting, clock))
             yield from (proof for proof in proofs if proof.what not in proved)
             proved |= {proof.what for proof in proofs}
+    keys = {
+        name: (flow.direction and flow.direction.way, *((step.parameters, step.changes) for step in flow.path))
+        for name, flow in loaded.items()
+    }
+    for name, note in leave_out(keys, MEASURED, "links").items():
+        yield _without_proof(f"{name} rate", "Mbit/s", note)
+        del loaded[name]
     # Batch flows of similar length: a batch lasts as long as its longest flow.
     for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most, cells):
         clock, seen = _probe(emulator, batch)
@@ -491,13 +503,14 @@ def _missing_share(direction: Direction) -> float:
     return (prediction.chance_of_loss(direction) or 0.0) + 2 * parameters.corruption + parameters.duplication
 
 
-def _windows(links: Sequence[Sequence[Direction]], width_ns: int) -> list[int]:
+def _windows(links: Sequence[Sequence[Direction]]) -> list[int]:
     """Choose positions in recordings at which to measure the directions of each path and back, far from outages.
 
     All flows of a batch begin at the same position. If there are few paths, each is measured where its scarcest
     direction offers the most. Many paths, which may begin at different positions of their recordings, share steady
     windows as far as possible. Among these, windows that offer little are preferred: a batch then holds more flows.
     """
+    width_ns = WINDOW_NS + IDLE_PROBES * IDLE_SPACING_NS
     known: dict[Any, _Look] = {}  # read equal traces once
 
     def look(directions: Sequence[Direction], begin_ns: int) -> _Look:
