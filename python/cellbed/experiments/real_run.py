@@ -440,8 +440,9 @@ class RealRun(Run):
             if isinstance(node.group, cgroups.Group):
                 node.group.lift_cpu_limit()
         for name, node in self.bed.nodes.items():
-            _log.info(f"node {name}: {node.sample()}")
-            if (kills := node.memory_kills() - self._kills_before.get(name, 0)) > 0:
+            sample = node.sample()
+            _log.info(f"node {name}: {sample}")
+            if sample and (kills := (sample.oom_kills or 0) - self._kills_before.get(name, 0)) > 0:
                 self.state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
         self.supervisor.stop()
         self.state.warnings += self.supervisor.problems

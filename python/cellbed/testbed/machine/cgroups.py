@@ -254,6 +254,8 @@ def remove(folder: Path) -> None:
     The kernel lists processes of another PID namespace as 0. They cannot be killed from here, and their groups are
     kept.
     """
+    with contextlib.suppress(OSError):  # usually empty
+        folder.rmdir()
     if not folder.is_dir():
         return
     lift_cpu_limits(folder)
