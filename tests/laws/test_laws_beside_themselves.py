@@ -32,6 +32,7 @@ class Shared:
 
 def share(folder: Path, law: str, flows: int, *, rate: str, queue: str, **more: Any) -> Shared:
     droptail = {"kind": "droptail", "limit": queue}
+    folder.mkdir(exist_ok=True)
     text = scenario_head(
         {"endpoint": {"cpus": 1.0}, "edge": {"cpus": 1.0}},
         mobile={"up": "unlimited", "down": rate, "base_delay": "20 ms", "queue": droptail, **more},
@@ -90,16 +91,22 @@ def test_vegas_keeps_an_unfair_base_round_trip_while_the_queue_never_drains_as_t
 @pytest.mark.parametrize(
     ("flows", "fairness"),
     [
-        # tcp_vegas.c with the same pauses: 0.98; 0.84 and 0.86.
-        (2, 0.95),
-        pytest.param(4, 0.82, marks=pytest.mark.slow),
+        # tcp_vegas.c with the same pauses, with distances of 1 and 0 ms: 0.98; 0.84 and 0.86.
+        (2, 0.98),
+        pytest.param(4, 0.85, marks=pytest.mark.slow),
     ],
 )
 def test_vegas_converges_when_pauses_of_acknowledgements_drain_the_queue_as_tcp_vegas(
     tmp_path: Path, flows: int, fairness: float
 ) -> None:
     outage = {"uplink": PAUSES}
-    assert share(tmp_path, "vegas", flows, rate="4 Mbit/s", queue="1 MB", outage=outage).fairness > fairness
+    # Flows that the pauses hit differently: over such rates the index of four flows is between 0.75 and 0.96.
+    rates = [f"{rate} Mbit/s" for rate in ((3.9, 3.95, 4, 4.05, 4.1) if flows == 4 else (4,))]
+    found = [
+        share(tmp_path / str(number), "vegas", flows, rate=rate, queue="1 MB", outage=outage).fairness
+        for number, rate in enumerate(rates)
+    ]
+    assert sum(found) / len(found) == pytest.approx(fairness, abs=0.03)
 
 
 def test_c2tcp_shares_a_link_as_the_patch_of_its_authors(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ import cellbed
 from cellbed.laws import law
 from cellbed.testbed.nodes import vm, vm_image
 
-SOURCES = ("__init__.py", "laws/*.py", "laws/*.h", "support/*.py")
+SOURCES = (
+    "cellbed/__init__.py",
+    "cellbed/_core*.so",
+    "cellbed/laws/*.py",
+    "cellbed/laws/*.h",
+    "cellbed/support/*.py",
+    "cellbed_node/*.py",
+)
 VERSIONS = {1: (6, 1), 3: (6, 10)}
 """Versions of Linux by the place of the rate sample in the arguments of cong_control."""
 SIZE = 2_000_000
@@ -52,11 +59,11 @@ os.write(r, json.dumps([os.uname().release, found]).encode() + b"\\n")
 
 def program(monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Return what the VM's bootstrap runs: the loader, and all laws for both forms of the kernel's interface."""
-    package = Path(cellbed.__file__).parent
+    packages = Path(cellbed.__file__).parents[1]
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in (path for pattern in SOURCES for path in package.glob(pattern)):
-            archive.write(path, Path("cellbed") / path.relative_to(package))
+        for path in (path for pattern in SOURCES for path in packages.glob(pattern)):
+            archive.write(path, path.relative_to(packages))
         for place, version in VERSIONS.items():
             monkeypatch.setattr(law, "kernel_version", lambda version=version: version)
             for name, each in law.load_shipped().items():
