@@ -1,6 +1,7 @@
 //! Files of records, written by a separate thread: the packet path never waits for a disk.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -100,16 +101,20 @@ impl RecordFile {
                 return Err(io::Error::other(problem));
             }
             if latest && records > 0 && length > most / 2 {
+                // Without a new file, the records stay in this one.
+                let made = beside(&path, "new");
+                let next = File::create(&made)?;
                 let old = earlier(&path, first);
                 fs::rename(&path, &old)?;
+                fs::rename(&made, &path)?;
+                file = Pieces {
+                    file: next,
+                    length: 0,
+                };
+                first += records;
                 if let Some(oldest) = oldest.replace(old) {
                     let _ = fs::remove_file(oldest); // already removed by another process
                 }
-                first += records;
-                file = Pieces {
-                    file: File::create(&path)?,
-                    length: 0,
-                };
             }
             if file.length == 0 {
                 file.append(magic)?;
@@ -218,8 +223,13 @@ impl<R: Send + 'static> RecordFile<R> {
 ///
 /// The name gives the number of records removed before it, even if the emulator was killed.
 fn earlier(path: &Path, first: u64) -> PathBuf {
+    beside(path, first)
+}
+
+/// Return the path with another ending after its own.
+fn beside(path: &Path, ending: impl Display) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(format!(".{first}"));
+    name.push(format!(".{ending}"));
     name.into()
 }
 
