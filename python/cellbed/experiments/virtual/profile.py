@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ class ProfileError(CellbedError):
     """A profile that is missing, or that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """The samples of each application, by its name.
 
@@ -83,14 +83,23 @@ class Profile:
         }
         return {app: tuple(sorted(names)) for app, names in found.items() if names}
 
+    @cached_property
+    def _text(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False) + "\n"
+
     def write(self, path: Path) -> None:
         """Write the profile as JSON."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False)
-        write_whole(path, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+        write_whole(path, self._text)
 
 
 def read(path: Path) -> Profile:
     """Return the profile in a file, or the profile of a run's folder. Raises ProfileError."""
+    files = [each.stat() for each in (path, *path.glob("*.json"), *path.glob("raw/*")) if each.exists()]
+    return _read(path, tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in files))
+
+
+@lru_cache(maxsize=1)  # the trials of a sweep have the same profile
+def _read(path: Path, _stamps: tuple[tuple[int, int, int], ...]) -> Profile:
     if path.is_dir() and not (path / FILE).exists():
         return extract_profile(path)
     file = path / FILE if path.is_dir() else path
