@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -160,7 +161,8 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
         for node in description.get("nodes") or []
         for name in (str(node["name"]), *(node.get("addresses") or ()))
     }
-    found = arrange(spans, applications, addresses, pl.concat([pl.DataFrame(schema=_ROOT), *roots]))
+    sent = pl.concat([pl.DataFrame(schema=_ROOT), *roots])
+    found = arrange(spans, applications, addresses, sent) if len(spans) else _arrange_nothing()
     return Traced(found.calls, found.tree, found.services, [*warnings, *found.warnings])
 
 
@@ -391,6 +393,11 @@ def arrange(
     if deeper:
         warnings.append(f"OpenTelemetry: spans more than {DEEPEST} below their request are left out")
     return Traced(calls, tree, services, warnings)
+
+
+@cache
+def _arrange_nothing() -> Traced:
+    return arrange(pl.DataFrame(schema=_SPANS), (), {}, pl.DataFrame(schema=_ROOT))
 
 
 def _part() -> pl.Expr:
