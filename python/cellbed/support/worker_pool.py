@@ -72,6 +72,7 @@ class _RememberingContext(SpawnContext):
 
 
 def _begin() -> None:
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before Polars is imported: the processes run beside each other
     die_with_parent()
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid != os.getppid():

@@ -37,7 +37,8 @@ _CALM = 10
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A run that has ended. folder: local folder of the run, if there is one. status: complete, interrupted or failed.
-    exit_code: exit code of the equivalent command. took_s: including bring-up and report."""
+    exit_code: exit code of the equivalent command. took_s: including bring-up and report. rows: measures of its
+    applications and reasons for a disturbance, if its executor has computed them."""
 
     trial: Trial
     folder: Path | None
@@ -46,6 +47,7 @@ class Outcome:
     error: str | None
     exit_code: int
     took_s: float
+    rows: tuple[list[dict[str, Any]], list[str]] | None = None
 
     @classmethod
     def of(cls, trial: Trial, began_s: float, found: dict[str, Any]) -> Outcome:
@@ -325,7 +327,7 @@ class Runner:
         if outcome.status != "complete" or outcome.folder is None:
             return failed
         try:
-            rows, reasons = self._plan.sweep.kind.rows(outcome.folder)
+            rows, reasons = outcome.rows or self._plan.sweep.kind.rows(outcome.folder)
         except CellbedError as error:
             return replace(failed, reason=outcome.error or str(error))
         except OSError as error:

@@ -91,10 +91,12 @@ class VirtualPool:
 
 
 def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | None) -> dict[str, Any]:
-    """Run a scenario in virtual time in this process, without a page. Return the outcome."""
+    """Run a scenario in virtual time in this process, without a page. Return the outcome, with the rows of a complete
+    run: the process of the sweep would be busy with those of several processes."""
     from cellbed.experiments.child import as_json, failure
     from cellbed.experiments.run import collect
     from cellbed.experiments.virtual.run import Options, run
+    from cellbed.measure import rows
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
 
@@ -104,6 +106,8 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
         outcome = run(text, make_plan(scenario), options, Listener())
         if outcome.folder is not None:
             collect(outcome, outcome.folder)
+            if outcome.status == "complete":
+                return as_json(outcome) | {"rows": rows.measure(outcome.folder)}
     except CellbedError as error:
         return failure(str(error), error.exit_code)
     return as_json(outcome)
