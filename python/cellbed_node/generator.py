@@ -187,7 +187,8 @@ class Generator:
             heapq.heappop(self._followers)
         if self._followers and self._followers[0][0] <= now:
             self._take_up(heapq.heappop(self._followers)[-1])
-        self._continue_closed_loop()
+        if self._in_flight:
+            self._continue_closed_loop()
         if now >= self._end_ns and not self._due and not self._followers and not self.ledger.waiting:
             return None
         wake = [self._end_ns if now < self._end_ns else stop_ns]
@@ -198,6 +199,13 @@ class Generator:
         if (expiry := self.ledger.next_expiry_ns) is not None:
             wake.append(expiry)
         return min(wake)
+
+    @property
+    def due_ns(self) -> int | None:
+        """Time of the next request of the schedule, unless replies or the number of requests can have effects before
+        it, in :meth:`turn`."""
+        others = self._followers or self._in_flight or self.ledger.timed_out
+        return self._t0_ns + self._due[0] if self._due and not others else None
 
     def finish(self) -> None:
         """Close connections and record the open requests."""

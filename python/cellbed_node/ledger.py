@@ -1,6 +1,7 @@
 """The outcome of each request: open ones in memory, finished ones as lines of a record. Pure: times are arguments."""
 
 import json
+import math
 import operator
 from collections import deque
 from collections.abc import Callable
@@ -9,6 +10,11 @@ from typing import Any, Literal
 
 Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_encoders: dict[type, Callable[[Any], str]] = {
+    str: json.encoder.encode_basestring_ascii,
+    float: lambda value: float.__repr__(value) if math.isfinite(value) else _encode(value),
+}
+"""By type: functions that return the JSON of a value, faster than `_encode`."""
 MOST_OPEN = 100_000
 """Maximum open requests; beyond it the oldest timed-out request is closed, so that memory is bounded."""
 
@@ -52,7 +58,10 @@ class Request:
     def line(self) -> str:
         """Return the line of the request's record: its fields as JSON."""
         form, values = _forms.get(self.__class__) or _form(self.__class__)
-        texts = [each if type(each) is int else "null" if each is None else _encode(each) for each in values(self)]
+        texts = [
+            each if type(each) is int else "null" if each is None else _encoders.get(type(each), _encode)(each)
+            for each in values(self)
+        ]
         return form % tuple(texts)
 
 
@@ -99,14 +108,16 @@ class Ledger:
     @property
     def next_expiry_ns(self) -> int | None:
         """Time at which the next open request times out."""
-        self._forget_finished()
-        return self._unexpired[0].intended_ns + self._timeout_ns if self._unexpired else None
+        unexpired, known = self._unexpired, self._open
+        while unexpired and unexpired[0].request not in known:
+            unexpired.popleft()
+        return unexpired[0].intended_ns + self._timeout_ns if unexpired else None
 
     def latency_ns(self, now: int) -> int | None:
         """Return the latency that a policy observes at `now`, from intended times: of the last reply or time-out, or
         the age of the oldest waiting request if greater. None before any request."""
-        self._forget_finished()
-        ages = [now - self._unexpired[0].intended_ns] if self._unexpired else []
+        expiry = self.next_expiry_ns
+        ages = [now - (expiry - self._timeout_ns)] if expiry is not None else []
         known = [self._last_latency_ns] if self._last_latency_ns is not None else []
         return max(ages + known, default=None)
 
@@ -198,7 +209,3 @@ class Ledger:
     def _finish(self, request: Request, status: Status) -> None:
         request.status = status
         self._write(request.line())
-
-    def _forget_finished(self) -> None:
-        while self._unexpired and self._unexpired[0].request not in self._open:
-            self._unexpired.popleft()

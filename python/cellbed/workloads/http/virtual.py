@@ -190,7 +190,7 @@ class _Sound(Http1):
             return
         self._reply = None
         self.finish(reply, self.position)
-        if self.ending or self._out or _CLOSE.search(self._head.lower()):
+        if self.ending or self._out or (b"close" in self._head and _CLOSE.search(self._head.lower())):
             self.close()
 
 
@@ -260,6 +260,8 @@ class Server:
         if self.replies.handshake is not None:
             layer = tls.Server(self.replies.handshake, connection, self.world, partial(self._done, connection))
         protocol = (_Http1 if self.replies.version == "1.1" else _Http2)(self, connection, layer)
+        if self.replies.handshake is None:
+            return protocol.received
 
         def decode(data: bytes) -> None:
             if content := layer.decode(data):
@@ -322,7 +324,7 @@ class _Http1:
         if (end := self._in.find(_HEAD_END)) < 0:
             return
         head = bytes(self._in[:end])
-        length = _LENGTH.search(head)
+        length = _LENGTH.search(head) if b"Content-Length" in head else None
         if len(self._in) >= end + len(_HEAD_END) + (int(length[1]) if length else 0):
             self._in.clear()
             self._head = head.lower()
@@ -333,7 +335,7 @@ class _Http1:
     def _answer(self, sample: Sample) -> None:
         replies, world = self._server.replies, self._server.world
         pieces, streamed = replies.pieces(sample), replies.stream is not None
-        kept = sample["kept"] and not _CLOSE.search(self._head)
+        kept = sample["kept"] and not (b"close" in self._head and _CLOSE.search(self._head))
         content = self._reply_head(sample, pieces, kept=kept)
         head = sample["head"]
         if not streamed:

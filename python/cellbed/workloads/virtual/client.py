@@ -28,6 +28,7 @@ class Client:
         self._prepared = False
         self._started = False
         self._wake_ns: int | None = None
+        self._sleeps = type(generator).turn is Generator.turn
         self._noticed: dict[int, Socket | DatagramSocket] = {}
         """By descriptor: sockets that may have something to read."""
         self.over = False
@@ -84,27 +85,31 @@ class Client:
         """Read and write all available data, and process due events."""
         generator = self.generator
         left = dict[int, int]()
-        name = self._deployment.name
         for turn in itertools.count():
             if turn == _MOST_TURNS:
+                name = self._deployment.name
                 raise CellbedError(f"{name}: `writers` of its load generator lists sockets with nothing to send")
-            waiting = self._waiting()
-            connections = dict[int, Any]()
+            waiting, readers = self._waiting() if self._noticed else {}, list[Any]()
             if waiting:
-                connections = {number: each for each in generator.readers if (number := each.fileno()) in waiting}
-                waiting = {number: waiting[number] for number in connections}
-            writers = [each for each in generator.writers if self._world.is_connected(each.fileno())]
-            asked = (wake := generator.wake_ns) is not None and wake <= self.program.now_ns
-            if (not waiting or waiting == left) and not writers and not asked:
+                found = [(number, each) for each in generator.readers if (number := each.fileno()) in waiting]
+                waiting, readers = {number: waiting[number] for number, _ in found}, [each for _, each in found]
+            if writers := generator.writers:
+                writers = [each for each in writers if self._world.is_connected(each.fileno())]
+            is_idle = (not waiting or waiting == left) and not writers
+            if is_idle and ((wake := generator.wake_ns) is None or wake > self.program.now_ns):
                 break
-            generator.drive([connections[number] for number in waiting], writers)
+            generator.drive(readers, writers)
             left = waiting
-        wake = None
-        if self._started and not self.over:
+        wake = generator.due_ns if self._sleeps else None
+        if wake is not None and wake == self._wake_ns and wake > self.program.now_ns:
+            pass  # nothing is due before
+        elif self._started and not self.over:
             # Each turn begins one request; the next may be due already.
             while (wake := generator.turn()) is not None and wake <= self.program.now_ns:
                 pass
             self.over = wake is None
+        else:
+            wake = None
         if (own := generator.wake_ns) is not None:
             wake = own if wake is None else min(wake, own)
         if wake is not None and (self._wake_ns is None or wake != self._wake_ns or wake <= self._world.now_ns):

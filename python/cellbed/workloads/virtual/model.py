@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -78,8 +79,9 @@ class Draw:
         for sample in samples:
             if "input" in sample:
                 self._of_input[sample["input"]].append(sample)
+        self.sample = lru_cache(maxsize=1 << 12)(self._sample)  # asked several times for each request
 
-    def sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
+    def _sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
         """Return the sample of a request. request: series and number, as ``endpoint/number``. size: bytes of the
         payload of its input."""
         found = self._samples

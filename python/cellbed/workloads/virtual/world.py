@@ -608,27 +608,28 @@ class World:
         at_ns = machine.now_ns()
         peer = sender.peer
         assert peer is not None
-        if sender.at_client and self._is_stale(sender):
+        if sender.shared is not None and self._is_stale(sender):
             self._refuse(sender)
             return
         if not sender.at_client and sender.closed:
             return
-        stop = self._stops.get(sender.service)
-        if sender in self._held or (stop is not None and stop.drops):
+        stop = self._stops.get(sender.service) if self._stops else None
+        if (stop is not None and stop.drops) or (self._held and sender in self._held):
             self._hold(sender, lambda: self.transmit(sender, data))
             return
         if sender.number is None:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
-        most = _PIECES[sender.at_client]
-        pieces = [(next(self._labels), data[begin : begin + most]) for begin in range(0, len(data) or 1, most)]
+        most, number, at_client = _PIECES[sender.at_client], sender.number, sender.at_client
+        whole = [data] if len(data) <= most else [data[begin : begin + most] for begin in range(0, len(data), most)]
+        pieces = [(next(self._labels), piece) for piece in whole]
         self._data |= pieces
-        sender.last, number = pieces[-1][0], sender.number
+        sender.last = last = pieces[-1][0]
 
         def write() -> None:
             for label, piece in pieces:
                 # A FIN takes a sequence number.
-                self.network.write(number, sender.at_client, len(piece) or 1, label, label == pieces[-1][0])
+                self.network.write(number, at_client, len(piece) or 1, label, label == last)
 
         if at_ns <= self.now_ns:
             write()
@@ -644,9 +645,10 @@ class World:
 
     def _arrived(self, receiver: Socket, data: bytes, ended: bool) -> None:
         client = receiver if receiver.at_client else receiver.peer
-        if receiver.closed or client in self._resets.values():
+        if receiver.closed or (self._resets and client in self._resets.values()):
             return
-        if not receiver.at_client and (stop := self._stops.get(receiver.service)) and stop.host is receiver.host:
+        stop = self._stops.get(receiver.service) if self._stops and not receiver.at_client else None
+        if stop is not None and stop.host is receiver.host:
             assert client is not None
             if stop.drops:
                 self._hold(client, lambda: self.transmit(client, data), lost=True)
@@ -654,12 +656,13 @@ class World:
                 self._hold(receiver, lambda: self._arrived(receiver, data, ended))
             return
 
-        def change() -> None:
+        def notice() -> None:
             receiver.buffer += data
             receiver.ended |= ended
+            receiver.on_event()
 
-        self.happen(receiver, change)
-        if receiver.at_client and self._is_stale(receiver):
+        self._report(receiver, notice)
+        if receiver.shared is not None and self._is_stale(receiver):
             self._refuse(receiver)  # the acknowledgement reaches another server
 
     def happen(self, end: Socket | DatagramSocket, change: Callable[[], None] | None = None) -> None:
@@ -670,6 +673,9 @@ class World:
                 change()
             end.on_event()
 
+        self._report(end, notice)
+
+    def _report(self, end: Socket | DatagramSocket, notice: Callable[[], None]) -> None:
         end.noticed_ns = max(end.noticed_ns, self.now_ns + end.delay())
         if end.noticed_ns > self.now_ns:
             self.at(end.noticed_ns, notice)
