@@ -450,6 +450,13 @@ def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
     assert len(places) == 3
 
 
+def test_a_profile_that_has_changed_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    for source in ("the first run", "the second one", "the first run"):
+        profiles.Profile(source, {"web": [SERVED]}).write(file)
+        assert profiles.read(file).source == source
+
+
 def test_a_profile_of_other_programs_is_refused(profile: Path, tmp_path: Path) -> None:
     other = TRANSLATION.replace("[workload]", "[apps.other]")
     assert "has 0 requests of 'other'" in refusal(tmp_path, profile, other)

@@ -191,7 +191,7 @@ def around_outages(flows: pl.DataFrame, outages: Sequence[Outage]) -> pl.DataFra
     the outage have no rows.
     """
     found = [pl.DataFrame(schema=_AROUND)]
-    for _, bins in bin_flows(transfers(flows)).group_by("flow", maintain_order=True):
+    for _, bins in bin_flows(transfers(flows)).group_by("flow", maintain_order=True) if outages else ():
         about = bins.row(0, named=True)
         ends = about["sender"], about["receiver"]
         met = [each for each in outages if each.endpoint in ends and (each.apps is None or about["app"] in each.apps)]

@@ -72,10 +72,7 @@ class Streams:
     def _table(self, heads: Integers, *, towards: bool) -> pl.DataFrame:
         """Return the ends of the latest streams. heads: a crossing of each; towards: the node is the receiver."""
         names = self.crossings.vertices
-        nodes = [
-            pl.Series(vertices[heads]).replace_strict(names, default=None, return_dtype=pl.String)
-            for vertices in self._ends
-        ]
+        nodes = [pl.Series(map(names.get, vertices[heads].tolist()), dtype=pl.String) for vertices in self._ends]
         ports = [getattr(self.crossings, f"{end}_port")[heads].astype(np.int64) for end in ("source", "destination")]
         number = np.arange(len(self.opened))[-len(heads) :] if len(heads) else heads
         return pl.DataFrame(
