@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,33 @@ Columns = tuple[
     NDArray[np.bool_],
     NDArray[np.int64],
 ]
+
+@final
+class PacketGroups:
+    """Connections in a packet log, in groups, and the packets of groups.
+
+    Call :meth:`count` with all records, then :meth:`divide`, :meth:`collect` with all records, and :meth:`join`.
+    Records: bytes of whole records; those of protocols without ports are ignored.
+    """
+
+    def __new__(cls, moved: list[tuple[int, int]], directions: list[tuple[int, int]], since_ns: int) -> PacketGroups:
+        """moved: ends (vertex << 16 | port) of services that have moved, each with its first vertex. directions: the
+        vertices at which each begins and ends, or -1. since_ns: connections without a later arrival are left out."""
+
+    def count(self, records: NDArray[np.uint8]) -> None:
+        """Count the records of each connection."""
+
+    def divide(self, size: int) -> int:
+        """Divide the connections into groups of about `size` records. Return the number of groups."""
+
+    def collect(self, records: NDArray[np.uint8], first: int, end: int) -> None:
+        """Keep the records of the groups from `first` until before `end`."""
+
+    def join(self, group: int) -> dict[str, NDArray[Any]]:
+        """Return the columns of :class:`cellbed.measure.packets.Crossings` for the collected records of a group, which
+        are removed. If the network duplicated a packet, its first copy that was not dropped counts: the receiver needs
+        no second copy. Packets without a record of their first direction are left out.
+        """
 
 def network_helper(arguments: list[str]) -> bool:
     """Execute one request of the network helper with the rights of this process; ``crates/nethelper`` has the grammar.

@@ -29,7 +29,9 @@ class Relayed(Log):
 
     def frames(self, *times_ms: tuple[float, float]) -> list[tuple[int | None, int | None]]:
         """Return the numbers of the datagrams of frames, of which each left the encoder and was received."""
-        streams = Streams(crossings(as_array(self), DIRECTIONS, [3478], NODES))
+        streams = Streams(
+            crossings(as_array(self), {"directions": DIRECTIONS, "nodes": [{"name": name} for name in NODES]})
+        )
         rows = [
             {"endpoint": NODES[0], "receiver": NODES[1], "remote_port": 3478}
             | {"sent_ns": round(sent * MS), "received_ns": round(received * MS)}

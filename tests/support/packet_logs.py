@@ -89,7 +89,7 @@ def streams_between(streams: Streams, node: str, port: int, other_port: int, *, 
 
 
 def streams(*logs: Log) -> Streams:
-    return Streams(crossings(as_array(*logs), DIRECTIONS, [80], [node["name"] for node in NODES]))
+    return Streams(crossings(as_array(*logs), {"directions": DIRECTIONS, "nodes": NODES}))
 
 
 def read(folder: Path, *logs: Log, t0: int = 0, **description: Any) -> pl.DataFrame:

@@ -5,6 +5,7 @@ mod arrivals;
 mod calibration;
 mod cell;
 mod columns;
+mod crossings;
 mod imports;
 mod link;
 mod outside;
@@ -26,6 +27,8 @@ mod _core {
     use super::calibration::{calibrate_virtually, fit_plan, light_doubts, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
+    #[pymodule_export]
+    use super::crossings::PacketGroups;
     #[pymodule_export]
     use super::imports::import_series;
     #[pymodule_export]

@@ -21,18 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.measure.packets import (
-    TCP,
-    UDP,
-    Crossings,
-    Integers,
-    Places,
-    crossings,
-    home,
-    packet_parts,
-    pick_packets,
-    places,
-)
+from cellbed.measure.packets import TCP, UDP, Crossings, Integers, join_group, make_groups, packet_parts
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.statistics import as_number
@@ -135,15 +124,12 @@ def read_connections(
     if t0 is None:
         return pl.DataFrame(schema=SCHEMA | talk)
     tables = [pl.DataFrame(schema=SCHEMA | talk)]
-    since, moved = t0 + skip_ns if skip_ns else _ALWAYS, places(description)
+    since = t0 + skip_ns if skip_ns else _ALWAYS
     for packets in read_groups(run, description, skip_ns) if groups is None else groups:
-        key = _key(packets, moved)
         for protocol in (TCP, UDP):
             if len(rows := np.flatnonzero(packets.protocol == protocol)):
-                of, its_key = (packets, key) if len(rows) == len(packets) else (packets.take(rows), key[rows])
-                tables.append(
-                    _tcp(of, its_key, since, with_bursts=bool(talk)) if protocol == TCP else _udp(of, its_key, since)
-                )
+                of = packets if len(rows) == len(packets) else packets.take(rows)
+                tables.append(_tcp(of, since, with_bursts=bool(talk)) if protocol == TCP else _udp(of, since))
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
@@ -160,42 +146,18 @@ def read_groups(
 
     A connection is never split. undivided: one group. Other arguments: see :func:`read_connections`.
     """
-    path, moved = run / "raw" / "packets.bin", places(description)
-    t0 = description.get("t0_ns")
-    since = _ALWAYS if t0 is None else t0 + skip_ns
-    directions = description.get("directions") or []
-    nodes = [str(node["name"]) for node in description.get("nodes") or []]
-    counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
+    path, t0 = run / "raw" / "packets.bin", description.get("t0_ns")
+    packets = make_groups(description, _ALWAYS if t0 is None else t0 + skip_ns)
     for part in packet_parts(path):
-        part = part[_has_ports(part)]
-        keys = _key(part, moved)
-        counted.append(np.stack(np.unique(keys, return_counts=True), axis=1).astype(np.uint64))
-        alive.append(np.unique(keys[part["arrived"] >= since]))
-    living = np.unique(np.concatenate(alive))
-    pairs = np.concatenate(counted)
-    pairs = pairs[np.isin(pairs[:, 0], living)]
-    total = np.zeros(len(living), np.int64)
-    np.add.at(total, np.searchsorted(living, pairs[:, 0]), pairs[:, 1].astype(np.int64))
-    group = np.zeros_like(total) if undivided else np.cumsum(total) // _GROUP
-    numbers = [np.empty(0, np.int16)]  # a log has at most 2^27 records
-    for part in packet_parts(path):
-        keys = _key(part, moved)
-        place = np.searchsorted(living, keys)
-        kept = _has_ports(part) & (np.r_[living, 0][place] == keys)
-        numbers.append(np.where(kept, np.r_[group, 0][place], -1).astype(np.int16))
-    of_record = np.concatenate(numbers)
-
-    held: dict[int, NDArray[Any]] = {}
+        packets.count(part.view(np.uint8))
+    groups = range(packets.divide(1 << 62 if undivided else _GROUP))
 
     def read(number: int) -> Crossings:
-        if number not in held:
-            rows = np.flatnonzero((of_record >= number) & (of_record < number + _AT_ONCE))
-            order = np.argsort(of_record[rows], kind="stable")
-            records, ends = pick_packets(path, rows)[order], np.cumsum(np.bincount(of_record[rows] - number))[:-1]
-            held.update(enumerate(np.split(records, ends), number))
-        return crossings(held.pop(number), directions, nodes=nodes)
+        if number % _AT_ONCE == 0:
+            for part in packet_parts(path):
+                packets.collect(part.view(np.uint8), number, number + _AT_ONCE)
+        return join_group(packets, number, description)
 
-    groups = np.unique(group).tolist()
     with ThreadPoolExecutor(1) as reader:  # a second processor reads the next group
         following = [reader.submit(read, number) for number in groups[:1]]
         for number in [*groups[1:], None]:
@@ -205,24 +167,6 @@ def read_groups(
             # Packets whose first hop is missing in the log are not among the crossings.
             if found is not None and len(found):
                 yield found
-
-
-def _has_ports(records: NDArray[Any]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (records["protocol"] == TCP) | (records["protocol"] == UDP)
-    return found
-
-
-def _key(packets: NDArray[Any] | Crossings, moved: Places) -> NDArray[np.uint64]:
-    """Return a number per packet, equal for both directions of a connection, also after its service has moved."""
-    if isinstance(packets, Crossings):
-        fields = [packets.source, packets.source_port, packets.destination, packets.destination_port]
-    else:
-        fields = [packets[f"{end}_{what}"] for end in ("source", "destination") for what in ("vertex", "port")]
-    fields[::2] = [home(moved, *fields[:2]), home(moved, *fields[2:])]
-    wide = [field.astype(np.uint64) for field in fields]
-    one, other = wide[0] << np.uint64(16) | wide[1], wide[2] << np.uint64(16) | wide[3]
-    found: NDArray[np.uint64] = np.minimum(one, other) << np.uint64(32) | np.maximum(one, other)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +192,8 @@ class _Talk:
         return self.connection * 2 + self.way
 
 
-def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
-    packets, connection, way = _separate(packets, key)
+def _talk(packets: Crossings) -> _Talk:
+    packets, connection, way = _separate(packets)
     stream = connection * 2 + way
     order = np.argsort(stream, kind="stable")
     begins = np.empty(len(order), np.bool_)
@@ -272,9 +216,9 @@ def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
     return _Talk(packets, connection, way, start, again, completing, new)
 
 
-def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts: bool) -> pl.DataFrame:
-    """Return the figures of TCP connections since a time, ns. key: connection key of each packet."""
-    talk = _talk(packets, key)
+def _tcp(packets: Crossings, since: int, *, with_bursts: bool) -> pl.DataFrame:
+    """Return the figures of TCP connections since a time, ns."""
+    talk = _talk(packets)
     packets, complete = talk.packets, talk.completing != NEVER
     table = _table(packets, talk.connection, talk.way).with_columns(
         start=talk.start,
@@ -318,10 +262,9 @@ def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts
     return found.join(parts, on="connection", how="left", maintain_order="left")
 
 
-def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFrame:
-    order = np.argsort(key, kind="stable")
-    packets, key = packets.take(order), key[order]
-    first = np.r_[True, key[1:] != key[:-1]]
+def _udp(packets: Crossings, since: int) -> pl.DataFrame:
+    packets = packets.take(np.argsort(packets.key, kind="stable"))
+    first = np.r_[True, packets.key[1:] != packets.key[:-1]]
     connection = np.cumsum(first) - 1
     at = pl.when("delivered").then("left")
     table = _table(packets, connection, _way(packets, first)).with_columns(at=at)
@@ -330,11 +273,10 @@ def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFram
     return found.with_columns(protocol=pl.lit("udp"))
 
 
-def _separate(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, Integers, Integers]:
+def _separate(packets: Crossings) -> tuple[Crossings, Integers, Integers]:
     """Return TCP packets by connection and entry, and for each its connection number and its way."""
-    order = np.argsort(key, kind="stable")  # stable: by entry
-    packets, key = packets.take(order), key[order]
-    opens = np.r_[True, key[1:] != key[:-1]]
+    packets = packets.take(np.argsort(packets.key, kind="stable"))  # stable: by entry
+    opens = np.r_[True, packets.key[1:] != packets.key[:-1]]
     way = _way(packets, opens)
     pair = np.cumsum(opens) - 1
     # If a pair of ports was used again: the client's packets without payload and with an unexpected number.
@@ -759,8 +701,9 @@ def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
         names = (None if app is None else str(app), str(protocol), one["server"], one["server_port"])
         found.append(_peer(names, group))
 
-    def place(each: PeerSummary) -> tuple[bool, int, str, int]:
-        return each.port is None, -each.to_server.bytes - each.to_client.bytes, each.server or "", each.port or 0
+    def place(each: PeerSummary) -> tuple[bool, int, str, int, str]:
+        volume = each.to_server.bytes + each.to_client.bytes
+        return each.port is None, -volume, each.server or "", each.port or 0, each.app or ""
 
     return sorted(found, key=place)
 

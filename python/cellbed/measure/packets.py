@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed._core import PacketGroups
 from cellbed.measure.run_folder import MeasureError
 from cellbed_node import inputs
 
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17
-MADE = 1 << 63
-"""Minimum packet number (identifier) of packets made by a proxy, which enter the network at the proxy."""
 LARGEST = 8 << 30
 """Maximum bytes of a file of records that the emulator writes (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17
 """Maximum number of records of a packet log read at a time (8 MiB)."""
-_BLOCK = 1 << 14
-"""Number of records that the cache of a processor holds (1 MiB)."""
 
 RECORD = np.dtype(
     [
@@ -136,27 +133,6 @@ def record_parts(path: Path, magic: bytes, record: np.dtype[Any]) -> Iterator[ND
             yield np.fromfile(file, record, min(PART, count - begin))
 
 
-def pick_packets(path: Path, rows: Integers) -> NDArray[Any]:
-    """Return the records of a packet log with these numbers, ascending; the first record of its files is number 0.
-
-    Memory holds only a part of the other records at a time.
-    """
-    found, done, first, block = np.empty(len(rows), RECORD), 0, 0, np.empty(_BLOCK, RECORD)
-    for _, each in log_files(path):
-        count = _whole_records(each, MAGIC, RECORD)
-        if count <= 0:
-            continue
-        with inputs.open_file(each) as file:
-            file.seek(len(MAGIC))
-            for begin in range(first, first + count, _BLOCK):
-                size = file.readinto(block.view(np.uint8).data) // RECORD.itemsize
-                low, high = np.searchsorted(rows, (begin, min(begin + size, first + count)))
-                found[done : done + high - low] = block[rows[low:high] - begin]
-                done += high - low
-        first += count
-    return found[:done]
-
-
 def read_service_packets(path: Path, service_ports: Collection[int]) -> NDArray[Any]:
     """Return the records of TCP and UDP packets to or from one of `service_ports`. Memory holds only a part of the
     other packets at a time."""
@@ -178,7 +154,8 @@ class Crossings:
     service; delayed: time in the delay stages of all its directions; proxied: time in a proxy between its directions;
     left: when the emulator really handed the packet over at the end of its path; delivered: whether it reached that
     end; dropped: whether the path model dropped it. source, destination: vertex numbers. sequence: for TCP, else 0.
-    doubled: whether the network duplicated it. size: IP length, bytes.
+    doubled: whether the network duplicated it. size: IP length, bytes. key: number of the connection, equal for both
+    ways, also after its service has moved.
     """
 
     entered: Integers
@@ -197,6 +174,7 @@ class Crossings:
     protocol: NDArray[np.uint8]
     doubled: NDArray[np.bool_]
     size: Integers
+    key: NDArray[np.uint64]
     vertices: Mapping[int, str]
 
     def __len__(self) -> int:
@@ -233,85 +211,27 @@ def home(moved: Places, vertex: NDArray[np.uint16], port: NDArray[np.uint16]) ->
     return np.where(moved[place, 0] == end, moved[place, 1] >> 16, vertex).astype(np.uint16)
 
 
-def _by_packet(copies: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return one record per packet and direction, by packet, and the packets that were duplicated. A duplicated packet
-    is represented by its first copy that was not dropped: the receiver needs no second copy.
-
-    The records of a packet are in the order of its hops, because each is written when the packet leaves the hop. A
-    stable sort keeps this order.
-    """
-    hops = copies[np.argsort(copies["packet"], kind="stable")]
-    packet, direction, lag = hops["packet"].copy(), hops["direction"].copy(), 1
-    while (same := packet[lag:] == packet[:-lag]).any() and not (same & (direction[lag:] == direction[:-lag])).any():
-        lag += 1
-    if not same.any():
-        return hops, packet[:0]
-    order = np.lexsort((hops["drop"] != 0, direction, packet))
-    again = (np.diff(packet[order]) == 0) & (np.diff(direction[order]) == 0)
-    return hops[np.sort(order[np.r_[True, ~again]])], packet[order][1:][again]
+def make_groups(description: dict[str, Any], since_ns: int = -1) -> PacketGroups:
+    """Return groups without packets for connections with a packet since a time, ns. description: the content of
+    ``run.json``."""
+    at = {str(node["name"]): vertex for vertex, node in enumerate(description.get("nodes") or [])}
+    described = {int(each["index"]): each for each in description.get("directions") or []}
+    known = [described.get(index, {}) for index in range(1 + min(max(described, default=0), 0xFFFF))]
+    directions = [(at.get(str(each.get("from")), -1), at.get(str(each.get("to")), -1)) for each in known]
+    moved = [(end, first >> 16) for end, first in places(description).tolist()]
+    return PacketGroups(moved, directions, since_ns)
 
 
-def crossings(
-    log: NDArray[Any],
-    directions: list[dict[str, Any]],
-    service_ports: Collection[int] | None = None,
-    nodes: Sequence[str] = (),
-) -> Crossings:
-    """Return one row per packet of `log`; with `service_ports`, only TCP and UDP packets to or from one of these ports.
+def crossings(log: NDArray[Any], description: dict[str, Any]) -> Crossings:
+    """Return one row per packet of TCP and UDP in `log`. description: the content of ``run.json``."""
+    groups = make_groups(description)
+    groups.count(log.view(np.uint8))
+    count = groups.divide(1 << 62)
+    groups.collect(log.view(np.uint8), 0, count)
+    return join_group(groups, 0, description)
 
-    directions: as in ``run.json`` (``index``, ``from``, ``to``). nodes: names of the vertices, in order; other nodes
-    are known only if they send packets.
-    """
-    hops, doubled = _by_packet(np.asarray(log if service_ports is None else log[_is_of_service(log, service_ports)]))
-    packet = hops["packet"]
-    first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
-    begins = {int(d["index"]): str(d["from"]) for d in directions}
-    ends = {int(d["index"]): str(d["to"]) for d in directions}
-    if nodes:
-        # The log's oldest records may have been removed, including the first hops of a packet.
-        at = {name: vertex for vertex, name in enumerate(nodes)}
-        entry_of = np.array([at.get(begins.get(each, ""), -1) for each in range(1 + max(begins, default=0))])
-        entered = entry_of[hops["direction"][first]] == hops["source_vertex"][first]
-        entered |= packet[first] >= MADE
-        if not entered.all():
-            hops = hops[np.repeat(entered, np.diff(np.r_[first, len(hops)]))]
-            packet = hops["packet"]
-            first = np.flatnonzero(np.r_[True, packet[1:] != packet[:-1]]) if len(hops) else np.empty(0, np.int64)
-    last = np.r_[first[1:], len(hops)][: len(first)] - 1
-    head, tail = hops[first], hops[last]
-    # Vertices are numbers in the log and names in run.json; the first direction of a packet begins at its source.
-    own = head[head["packet"] < MADE]
-    pairs = np.unique(own["source_vertex"].astype(np.int64) << 16 | own["direction"])
-    vertices = {int(pair >> 16): begins[int(pair & 0xFFFF)] for pair in pairs if int(pair & 0xFFFF) in begins}
-    vertices |= dict(enumerate(nodes))
-    number = {name: vertex for vertex, name in vertices.items()}
-    end_of = np.full(1 + max(ends, default=0), -1, np.int64)
-    for direction, name in ends.items():
-        end_of[direction] = number.get(name, -1)
-    delivered = (tail["drop"] == 0) & (end_of[tail["direction"]] == tail["destination_vertex"])
 
-    def total(later: str, earlier: str) -> Integers:
-        spent = hops[later] - hops[earlier]
-        return np.add.reduceat(spent, first) if len(first) else np.empty(0, np.int64)
-
-    queued, delayed = total("released", "arrived"), total("departed", "released")
-    order = np.argsort(head["arrived"], kind="stable")
-    return Crossings(
-        entered=head["arrived"][order].astype(np.int64),
-        queued=queued[order],
-        delayed=delayed[order],
-        proxied=(tail["departed"] - head["arrived"] - queued - delayed)[order],
-        left=tail["observed"][order].astype(np.int64),
-        delivered=delivered[order],
-        dropped=(tail["drop"] != 0)[order],
-        source=head["source_vertex"][order],
-        destination=head["destination_vertex"][order],
-        source_port=head["source_port"][order],
-        destination_port=head["destination_port"][order],
-        sequence=head["tcp_sequence"][order],
-        payload=head["payload"][order].astype(np.int64),
-        protocol=head["protocol"][order],
-        doubled=np.isin(head["packet"], doubled)[order],
-        size=head["bytes"][order].astype(np.int64),
-        vertices=vertices,
-    )
+def join_group(groups: PacketGroups, number: int, description: dict[str, Any]) -> Crossings:
+    """Return the packets of a group, whose records are collected. description: the content of ``run.json``."""
+    nodes = description.get("nodes") or []
+    return Crossings(**groups.join(number), vertices={vertex: str(each["name"]) for vertex, each in enumerate(nodes)})

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import itertools
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,13 @@ def read_requests(run: Path, description: dict[str, Any]) -> tuple[dict[str, pl.
     records, traced = Records(run, description), read_traces(run, description)
 
     def groups() -> Iterator[Crossings]:
-        for packets in read_groups(run, description, undivided=records.undivided):
-            records.add(packets)
-            yield packets
-            del packets
-            release_memory()
+        with ThreadPoolExecutor(1) as adder:  # on a second processor
+            for packets in read_groups(run, description, undivided=records.undivided):
+                added = adder.submit(records.add, packets)
+                yield packets
+                added.result()
+                del packets, added
+                release_memory()
 
     release_memory()
     connections = read_connections(run, description, groups=groups())

@@ -1,5 +1,6 @@
 """A run's folder: its description, and atomic writes of results."""
 
+import contextlib
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from cellbed.runformat.description import Description
 
 FORMAT = 1
+_PIECES = 64
+"""Number of pieces of a file (1 MiB each) that are parsed together."""
 
 
 class MeasureError(CellbedError):
@@ -91,18 +94,25 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     """
     import polars as pl
 
-    try:
-        content = inputs.content(path, inputs.share_of_memory())
-    except FileNotFoundError:
-        content = b""
-    content = content[: content.rfind(b"\n") + 1]
-    if not content.strip():
-        return pl.DataFrame(schema=schema)
-    try:
-        table = pl.read_ndjson(content, schema=schema)
-    except pl.exceptions.PolarsError as error:
-        raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
-    return table.drop_nulls([name for name in ("time_ns", "node", "program") if name in schema])
+    def parse(content: bytes) -> pl.DataFrame:
+        if not content.strip():
+            return pl.DataFrame(schema=schema)
+        try:
+            return pl.read_ndjson(content, schema=schema)
+        except pl.exceptions.PolarsError as error:
+            raise MeasureError(f"{path}: not the JSON lines expected: {str(error).splitlines()[0]}") from None
+
+    tables, pieces = [pl.DataFrame(schema=schema)], [b""]
+    with contextlib.suppress(FileNotFoundError):
+        for piece in inputs.pieces(path, inputs.share_of_memory()):
+            pieces.append(piece)
+            # The table takes less memory than the lines.
+            if len(pieces) > _PIECES and (end := piece.rfind(b"\n") + 1):
+                tables.append(parse(b"".join([*pieces[:-1], piece[:end]])))
+                pieces = [piece[end:]]
+    content = b"".join(pieces)
+    tables.append(parse(content[: content.rfind(b"\n") + 1]))
+    return pl.concat(tables).drop_nulls([name for name in ("time_ns", "node", "program") if name in schema])
 
 
 def read_records(folder: Path, app: str, name: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
