@@ -98,8 +98,8 @@ def read_seconds(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
     description: the content of ``run.json``. Of the emulator: ``until_s`` (end of its record, later than the end of the
     second after a standstill), ``packets``, ``late`` (more than 1 ms), ``lateness_s`` (maximum), ``standstill_s``
-    (longest time without running), ``stood_until_s``, and ``late_ran_s`` and ``late_waited_s`` (parts of the longest
-    delay in which its thread had a processor, and waited for one). Of the machine: ``cpus``, ``foreign_cpus``
+    (longest time without running), ``stood_until_s``, and ``late_ran_s`` and ``late_waited_s`` (time of the thread on a
+    processor, and waiting for a processor, within the longest delay). Of the machine: ``cpus``, ``foreign_cpus``
     (processors used by programs outside the run), ``own_cpus`` (by the run), ``steal_cpus``, ``pressure`` (PSI: share
     of the second in which some task waited for a processor), ``clock_step_s``, ``suspended_s``. Of each node
     ``NODE.cpu_s`` and ``NODE.waited_s``: the time that the node waited for a processor, without stops by its CPU limit,

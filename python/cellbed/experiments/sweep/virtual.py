@@ -92,7 +92,7 @@ class VirtualPool:
 
 def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | None) -> dict[str, Any]:
     """Run a scenario in virtual time in this process, without a page. Return the outcome, with the rows of a complete
-    run: the process of the sweep would be busy with those of several processes."""
+    run: one process would be busy with the rows of all."""
     from cellbed.experiments.child import as_json, failure
     from cellbed.experiments.run import collect
     from cellbed.experiments.virtual.run import Options, run
