@@ -1,6 +1,6 @@
 """Time of `cellbed run` from the command to the first request: plan, bring up, prove and start.
 
-Each round runs a one-second scenario whose endpoints begin at different places of their traces, and reads run.json. The
+Each round runs a short scenario whose endpoints begin at different places of their traces, and reads run.json. The
 memory is the proportional set size of all processes of the run (proc(5), ``smaps_rollup``). The start of a bare Python
 interpreter is measured in the same rounds and shows the load of the machine. A warm-up run compiles the Python files.
 
@@ -26,7 +26,7 @@ from measuring import Figures, format_range
 CELLBED = [sys.executable, "-P", "-m", "cellbed"]
 SCENARIO = """
 name = "start-up"
-duration = "1 s"
+duration = "{seconds} s"
 [nodes.endpoint]
 count = {endpoints}
 cpus = 1.0
@@ -53,23 +53,25 @@ drain = "1 s"
 def once(folder: Path, number: int, endpoints: int) -> Figures:
     """Return the time of the first request (s) and the memory (MiB) of a run with 4 requests per second in total."""
     scenario = folder / "scenario.toml"
-    scenario.write_text(SCENARIO.format(endpoints=endpoints) + WORKLOAD.format(rate=4 / endpoints))
+    # Reading the memory of hundreds of processes takes seconds.
+    seconds = 1 + endpoints // 50
+    scenario.write_text(SCENARIO.format(endpoints=endpoints, seconds=seconds) + WORKLOAD.format(rate=4 / endpoints))
     out = folder / str(number)
     used = 0.0
     with subprocess.Popen(
         [*CELLBED, "run", str(scenario), "--out", str(out)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     ) as process:
         output = []
-        assert process.stderr is not None
-        for line in process.stderr:
+        assert process.stdout is not None
+        for line in process.stdout:
             output.append(line)
             if line.startswith("running for"):
                 used = memory(process.pid)
     if process.returncode != 0:
-        sys.exit(f"the run failed: {''.join(output).strip()}")
+        sys.exit(f"the run failed, status {process.returncode}: {''.join(output).strip()}")
     (run,) = out.iterdir()
     return {"first_request_s": float(json.loads((run / "run.json").read_text())["first_request_s"]), "memory_mib": used}
 
@@ -77,7 +79,7 @@ def once(folder: Path, number: int, endpoints: int) -> Figures:
 def stand(folder: Path, number: int, endpoints: int) -> Figures:
     """Return the seconds of `cellbed up` and `cellbed down` without programs, and the memory (MiB) in between."""
     scenario = folder / "scenario.toml"
-    scenario.write_text(SCENARIO.format(endpoints=endpoints))
+    scenario.write_text(SCENARIO.format(endpoints=endpoints, seconds=1))
     name = f"start-up-{os.getpid()}"
     begin = time.monotonic()
     command = ["up", str(scenario), "--name", name, "--no-proof", "--out", str(folder / str(number))]
