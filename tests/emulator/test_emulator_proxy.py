@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cellbed.measure.packets import MADE, UDP
+from cellbed.measure.packets import UDP
 from cellbed.outcomes import Fate
 from emulator_process import EDGE, EmulatorProcess, Stages, constant, delay, line_of_two, packets
 
@@ -107,6 +107,8 @@ with socket.create_connection((sys.argv[1], 40007), timeout=200) as connection:
         print("reset")
 """
 SHARED = "100.65.0.2"
+MADE = 1 << 63
+"""Smallest number of a packet that a proxy made."""
 
 
 def proxy(kind: str, **changes: Any) -> dict[str, Any]:

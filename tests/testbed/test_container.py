@@ -243,8 +243,8 @@ def test_limits_hold_inside_and_a_memory_hog_is_killed_alone(image: str, record:
     with bed(record, table, Limits(0.5, 64 * MEBIBYTE)) as testbed:
         node = testbed.nodes["edge"]
         group = node.group
-        planned = Node.__new__(Node)  # name and limits are all that a proof asks for
-        for name, value in {"name": "edge", "cpus": 0.5, "memory_bytes": 64 * MEBIBYTE}.items():
+        planned = Node.__new__(Node)  # all that a proof asks for
+        for name, value in {"name": "edge", "group": "edge", "cpus": 0.5, "memory_bytes": 64 * MEBIBYTE}.items():
             object.__setattr__(planned, name, value)
         proofs = prove_limits([Limited(planned, group, node)], os.cpu_count() or 1)
         assert [str(proof) for proof in proofs if not proof.ok] == []
