@@ -92,11 +92,11 @@ def chain_case() -> dict[str, Case]:
     return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[delay_stage(0.8)])}
 
 
-def veth_case(seconds: float) -> Figures:
-    """Measure a TCP flow over a veth pair."""
+def veth_case(seconds: float, *options: str, omitted: int = 1) -> Figures:
+    """Measure a flow over a veth pair: by default TCP, else by these options of iperf3."""
     with start_emulator(configuration([])) as emulator:
         connect_by_veth(emulator, True)
-        return measure_flow(emulator, VETH_ADDRESSES["edge"], seconds)
+        return measure_flow(emulator, VETH_ADDRESSES["edge"], seconds, omitted, options)
 
 
 def logging_cases(folder: File) -> dict[str, Case]:
@@ -136,14 +136,8 @@ def far_cases() -> dict[str, Case]:
         return measure
 
     cases = {f"TCP {law}": real("-C", law) for law in ("cubic", "bbr")}
-
-    def datagrams(seconds: float) -> Figures:
-        with start_emulator(configuration([])) as emulator:
-            connect_by_veth(emulator, True)
-            return measure_flow(emulator, VETH_ADDRESSES["edge"], seconds, 0, UDP)
-
     # iperf3 also counts UDP losses of omitted seconds.
-    cases |= {"UDP": real(*UDP, omitted=0), "UDP, veth": datagrams}
+    cases |= {"UDP": real(*UDP, omitted=0), "UDP, veth": lambda seconds: veth_case(seconds, *UDP, omitted=0)}
     return cases | {"virtual cubic": virtual("cubic"), "virtual bbr": virtual("bbr")}
 
 
