@@ -190,7 +190,7 @@ class _Sound(Http1):
             return
         self._reply = None
         self.finish(reply, self.position)
-        if self.ending or self._out or (b"close" in self._head and _CLOSE.search(self._head.lower())):
+        if self.ending or self._out or _CLOSE.search(self._head.lower()):
             self.close()
 
 
