@@ -26,7 +26,7 @@ class PacketGroups:
     """Connections in a packet log, in groups, and the packets of groups.
 
     Call :meth:`count` with all records, then :meth:`divide`, :meth:`collect` with all records, and :meth:`join`.
-    Records: bytes of whole records; those of protocols without ports are ignored.
+    Records: bytes of whole records; records of protocols without ports are ignored.
     """
 
     def __new__(cls, moved: list[tuple[int, int]], directions: list[tuple[int, int]], since_ns: int) -> PacketGroups:

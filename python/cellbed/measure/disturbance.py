@@ -3,7 +3,6 @@
 The reasons of the thresholds are in ``docs/explanation/measurement.md``.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,10 +212,11 @@ def _late_cause(during: pl.DataFrame) -> str | None:
         "it waited for a processor": of["late_waited_s"],
         "it was busy": of["late_ran_s"],
         "perhaps the hypervisor, which ran other machines in this second": of["steal_cpus"],
-        # Records of earlier versions, and of kernels without these times, have zeros.
-        "its cause was not recorded": math.inf if of["late_ran_s"] == of["late_waited_s"] == 0 else 0.0,
     }
-    cause = next((words for words, time in causes.items() if time > of["late_s"] / 2), "it was stopped, or not woken")
+    # Records of earlier versions, and of kernels without these times, have zeros.
+    is_known = of["late_ran_s"] > 0 or of["late_waited_s"] > 0
+    other = "it was stopped, or not woken" if is_known else "its cause was not recorded"
+    cause = next((words for words, time in causes.items() if time > of["late_s"] / 2), other)
     return f"{duration_words(of['late_s'])} in second {of['second']:.0f}: {cause}"
 
 
