@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from cellbed_papers.publication import Data, Finding, SimulatedPublication, evaluate, statements
+from cellbed_papers.publication import VERDICTS, Data, Finding, SimulatedPublication, evaluate, statements
 from cellbed_papers.publications import pdcell
 from cellbed_papers.reproduce.simulated import Simulations
 
@@ -123,9 +123,8 @@ def show_findings(columns: Mapping[str, Mapping[str, Finding]]) -> None:
 
 def verdict(finding: Finding) -> str:
     """Return the verdict on the direction, and on the magnitude where a figure is published."""
-    words = pdcell.PUBLICATION.verdicts
-    text = words[finding.same]
-    return text + (f"; magnitude: {words[finding.magnitude]}" if finding.magnitude != "–" else "")
+    text = VERDICTS[finding.same]
+    return text + (f"; magnitude: {VERDICTS[finding.magnitude]}" if finding.magnitude != "–" else "")
 
 
 def main() -> None:

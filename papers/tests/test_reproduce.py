@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -18,7 +19,7 @@ from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries, scan
-from cellbed_papers.publication import Data, Input, SweptPublication, Trials, Unit, evaluate, magnitude
+from cellbed_papers.publication import Data, Input, SweptPublication, Trials, Unit, determination, evaluate, magnitude
 from cellbed_papers.publications.cosmic import PUBLICATION as COSMIC
 from cellbed_papers.publications.fiveg_study import PUBLICATION as STUDY
 from cellbed_papers.publications.thesis import ONE_WAY_MS
@@ -144,6 +145,7 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
 def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     found = evaluate(THESIS, data)
     assert set(found) == {claim.key for claim in THESIS.claims}
+    assert {each.verdict for each in found.values() if each.claim.untried} == {"untried"}
     values = {
         "slope-p1": 1.03, "slope-median": 4.12, "slope-off": 1.03, "slope-drop": 3.09, "collapse": 200, "halve-p50": 9,
         "halve-p99": 3.5, "aimd-p50": 0.54, "text-p99": 1.5, "uplink-lte-p50": 0.95, "limit-100 kB": 20, "queue": 0.95,
@@ -156,7 +158,7 @@ def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     assert (found["aimd-p50"].same, found["limit-1 MB"].same) == ("no", "–")
     assert "3 flights of slow start" in found["slope-median"].why
     assert "after a pause TCP begins with 10" in found["slope-median"].why
-    assert found["weak-p99"].why.startswith("One value over all places and repetitions.")
+    assert found["weak-p99"].why.startswith("Jackknife over the repetitions")
     assert data["E4"].parts({"rate": "10 /s", "queue": "infinite", "policy": "none"}, "uplink_q") == {
         "uplink_queue": pytest.approx(0.927)
     }
@@ -172,10 +174,16 @@ def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     [
         (26.0, 20.0, 30.0, (1.5, 1.5), "ratio", "no"),  # the direction alone would agree
         (1.4, 1.3, 1.45, (1.5, 1.5), "ratio", "yes"),
-        (140.0, 110.0, 210.0, (200.0, 200.0), "ratio", "yes"),  # in the interval
+        (170.0, 140.0, 205.0, (200.0, 200.0), "ratio", "yes"),  # in the interval
+        (140.0, 110.0, 210.0, (200.0, 200.0), "ratio", "open"),  # in the interval, which is wide
         (26.2, 0.342, 2015.0, (1.5, 1.5), "ratio", "open"),  # an interval that has everything decides nothing
         (3.9, -1.0, 8.8, (4.0, 4.0), "number", "open"),
-        (180.0, None, None, (200.0, 200.0), "ratio", "yes"),
+        (180.0, None, None, (200.0, 200.0), "ratio", "open"),  # no interval decides nothing
+        (1.1, 0.99, 1.2, (1.2, 1.2), "ratio", "open"),  # no effect is in the interval
+        (-0.014, -0.016, -0.012, (-0.085, -0.085), "reduction", "no"),  # as ratios they would be equal
+        (-0.08, -0.09, -0.07, (-0.085, -0.085), "reduction", "yes"),
+        (-0.08, -0.17, 0.01, (-0.085, -0.085), "reduction", "open"),
+        (0.3, 0.1, 0.5, (0.3, 0.3), "change", "open"),
         (0.55, 0.54, 0.56, (0.9, 1.0), "share", "no"),  # most of it, but not over 90 %
         (0.97, 0.93, 1.0, (0.9, 1.0), "share", "yes"),
         (0.995, 0.99, 1.0, (0.95, 0.95), "share", "no"),
@@ -193,13 +201,43 @@ def test_a_claim_is_not_confirmed_by_a_network_that_was_made_from_it(full: Plann
     result = Result(THESIS, {"E4": data["E4"]}, inputs, False, "", "")
     assert (result.findings["collapse"].same, result.findings["collapse"].magnitude) == ("stand-in", "stand-in")
     assert result.findings["limit-1 MB"].same == "–"
-    assert result.answers()["MF3"][1].startswith("Not judged: a stand-in")
+    assert result.answers()["MF3"][1].startswith("Not judged: it follows")
     claims = {each["key"]: each for each in result.json()["claims"]}
     assert (claims["collapse"]["same_direction"], claims["collapse"]["figure"]) == ("stand-in", (200, 200))
     given = [replace(each, stand_in=False) for each in inputs]
     assert replace(result, inputs=given).findings["collapse"].same == "yes"
     images = Result(THESIS, {"E2": data["E2"]}, THESIS.inputs, False, "", "").findings["slots-image"]
-    assert images.why.startswith("It follows from the input images, which is ours")
+    assert images.why.startswith("It follows from images, among our inputs")
+
+
+def test_a_direction_needs_an_effect_and_an_interval(full: Planned) -> None:
+    def alike(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+        return network(labels, repetition) | {"uplink_p50_s": 0.1001 if labels["network"] == "LTE" else 0.1}
+
+    trials = trials_of(full[1]["E1"], alike)
+    assert evaluate(THESIS, {"E1": trials})["best"].same == "no", "a tenth of a per cent is no effect"
+    once = Trials(trials.frame.filter(trials.frame["repetition"] == 1))
+    assert evaluate(THESIS, {"E1": once})["best"].same == "open"
+
+
+def test_an_explained_share_has_an_interval_over_repetitions() -> None:
+    points = [(float(x), {number: 2.0 * x + number % 2 * x**2 for number in range(1, 6)}) for x in range(4)]
+    found = determination(points)
+    x, y = np.array([(x, value) for x, column in points for value in column.values()]).T
+    assert sum(found.values()) / 5 == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    assert len(set(found.values())) == 2, "repetitions of one kind contribute alike"
+
+
+def test_the_counts_of_verdicts_are_on_top(full: Planned, data: Data) -> None:
+    result = Result(THESIS, {"E4": data["E4"]}, full[0], False, "", "")
+    counts = result.verdicts
+    assert counts["not tried"] == sum(bool(claim.untried) for claim in THESIS.claims)
+    words = [each["verdict"] for each in result.json()["claims"]]
+    assert counts == {word: words.count(word) for word in counts}
+    text = page.page(result)
+    first = text.index('id="E4"')
+    assert all(word.capitalize() in text[:first] for word in counts)
+    assert "Claims that were not tried" in text[first:]
 
 
 def test_the_page_has_predicted_and_real_values_side_by_side(tmp_path: Path, data: Data) -> None:
@@ -251,7 +289,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, dat
     assert "Not the publication&#39;s inputs: lte.up" in text
     content = json.loads(json.dumps(result.json()))
     assert set(content["answers"]) == {"MF1", "MF2", "MF3", "MF4"}
-    assert content["answers"]["MF3"].startswith("Not judged: a stand-in that was made from this finding is no test of")
+    assert content["answers"]["MF3"].startswith("Not judged: it follows from our inputs.")
     assert "0.515 s" in content["answers"]["MF3"] or "515 ms" in content["answers"]["MF3"]
     assert content["trials"]["E2"] == {"disturbed": 10}
     # Of some experiments only, the findings that need others are left out; without a trial nothing is claimed.

@@ -41,7 +41,7 @@ SHARES = {
 
 
 def trials(rows: list[dict[str, object]]) -> Trials:
-    return Trials(pl.DataFrame([{**row, "repetition": 1, "status": "complete"} for row in rows]))
+    return Trials(pl.DataFrame([{**row, "repetition": at, "status": "complete"} for row in rows for at in (1, 2, 3)]))
 
 
 def published(swollen: str = "CUBIC") -> Data:
@@ -125,6 +125,18 @@ def test_published_figures_agree_with_each_claim() -> None:
     for finding in evaluate(PUBLICATION, published()).values():
         assert finding.same in ("yes", "–"), finding
         assert finding.magnitude in ("yes", "–"), finding
+    predicted = evaluate(PUBLICATION, published(), PUBLICATION.inputs, virtual=True)
+    follow = {each.claim.experiment for each in predicted.values() if each.verdict == "stand-in"}
+    assert follow == {"laws", "driving", "subway", "call"}
+    assert predicted["round-bbr-5g-cloud"].verdict == "stand-in"
+    assert predicted["round-bbr-5g-edge"].verdict == "yes"
+
+
+def test_a_prediction_without_variation_has_exact_values_and_a_measurement_without_repetitions_none() -> None:
+    once = {name: Trials(each.frame.filter(each.frame["repetition"] == 1)) for name, each in published().items()}
+    predicted, measured = (evaluate(PUBLICATION, once, virtual=each)["round-bbr-5g-edge"] for each in (True, False))
+    assert (predicted.verdict, measured.verdict) == ("yes", "open")
+    assert "needs 3 repetitions" in measured.why
 
 
 def test_long_round_trips_of_another_law_contradict_the_claims_about_both() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cellbed import CellbedError
 from cellbed_papers.evaluation.applications import RoundTrips
-from cellbed_papers.publication import Data, Trials, evaluate
+from cellbed_papers.publication import VERDICTS, Data, Trials, evaluate
 from cellbed_papers.publications.cellreplay import MODEL, OPERATORS, PUBLICATION, describe, given, measure
 from cellbed_papers.reproduce.simulated import Simulations
 
@@ -44,7 +44,7 @@ def test_effects_that_the_model_is_fitted_to_follow_from_the_inputs(data: Data) 
     for short in OPERATORS.values():
         trips = findings[f"2-{short}"]
         assert trips.same == "stand-in"
-        assert PUBLICATION.verdicts[trips.same] == "follows from its inputs"
+        assert VERDICTS[trips.verdict] == "follows from its inputs"
         assert MODEL in trips.why
         assert trips.interval.value is not None
         assert trips.interval.value > 0, "Mahimahi's round trips are too short"

@@ -23,22 +23,28 @@ Values = dict[int, float]
 """Values by repetition."""
 Range = tuple[float, float]
 """Minimum and maximum, both included."""
-Unit = Literal["share", "ratio", "time", "number", "change"]
-"""Unit of a claim: part of a whole, factor between two measurements (averaged geometrically), seconds, plain number,
-difference of plain numbers."""
+Unit = Literal["share", "ratio", "reduction", "time", "number", "change"]
+"""Unit of a claim: part of a whole, factor between two measurements (averaged geometrically), relative difference of
+two measurements, seconds, plain number, difference of plain numbers."""
 MEAN = "mean_"
 """Prefix of columns with the mean of a part over the requests of a trial, seconds."""
 NEAR = 1.25
 """Maximum factor between values that count as equal; for shares, between their odds."""
-WIDE = 2.0
-"""Maximum factor between an interval's bounds and the value for a decided magnitude; for shares, between their odds."""
-_VERDICTS = {
+WIDE = 1.5
+"""Maximum factor between the bounds of an interval for the verdict *same*; for shares, between their odds."""
+SMALL = 1.005
+"""Maximum factor between two measurements that counts as no effect."""
+VERDICTS = {
+    "yes": "same",
+    "no": "not the same",
     "open": "undecided",
+    "not measured": "undecided",
     "part": "in part",
     "stand-in": "follows from its inputs",
-    "not measured": "not measured",
+    "untried": "not tried",
     "–": "",
 }
+"""Words for verdicts on directions, magnitudes, claims and statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +173,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the publication with a figure.
+    """A sentence of the publication, mostly with a figure.
 
     published: as printed, "–" if there is no figure. measure: one value per repetition. agrees: values in the published
     direction, named by `direction`; None for a figure of ours. figure: the published value as a range, or a number
     twice; None if none is printed. shown: levels whose parts explain the claim. explain: further explanation from the
-    data. made: the input whose stand-in implies the claim. group: the publication's statement, if the claim is one of
-    its assertions.
+    data. made: inputs that imply the claim where they are stand-ins. group: the publication's statement, if the claim
+    is one of its assertions. untried: the reason why no experiment tries the claim.
     """
 
     key: str
@@ -188,8 +194,9 @@ class Claim:
     shown: tuple[Mapping[str, str], ...] = ()
     explain: Callable[[Data], str] | None = None
     figure: Range | None = None
-    made: str = ""
+    made: tuple[str, ...] = ()
     group: str = ""
+    untried: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +204,8 @@ class Finding:
     """A claim compared with our trials.
 
     same: agreement of the direction: "yes" or "no" if the whole interval (without an interval, the value) agrees or
-    disagrees; "open" if the interval includes both; "–" without a direction; "not measured"; "stand-in". magnitude:
-    agreement of the published figure (`magnitude`). why: where the time passed, and explanations.
+    disagrees; "open" if the interval includes both, or is missing; "–" without a direction; "not measured"; "stand-in";
+    "untried". magnitude: agreement of the published figure (`magnitude`). why: where the time passed, and explanations.
     """
 
     claim: Claim
@@ -211,6 +218,14 @@ class Finding:
     def ours(self) -> str:
         """Return the value with its interval, as text."""
         return format_interval(self.interval, self.claim.unit)
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict on direction and magnitude together, a key of `VERDICTS`; "–" if neither has one."""
+        found = {self.same, self.magnitude}
+        return next(
+            (each for each in ("untried", "stand-in", "no", "not measured", "open", "yes") if each in found), "–"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +242,7 @@ E = TypeVar("E", bound=Experiment)
 
 @dataclass(frozen=True, slots=True)
 class Publication(Generic[E]):
-    """A publication to reproduce. short_note: a caution on short trials. differences: our deviations, for the page.
-    yes, no: words for a claim that is confirmed or not."""
+    """A publication to reproduce. short_note: a caution on short trials. differences: our deviations, for the page."""
 
     name: str
     title: str
@@ -238,13 +252,6 @@ class Publication(Generic[E]):
     answers: tuple[Answer, ...]
     differences: tuple[str, ...]
     short_note: str
-    yes: str
-    no: str
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """Return words for `Finding.same` and `Finding.magnitude`."""
-        return {**_VERDICTS, "yes": self.yes, "no": self.no}
 
     def select_experiments(self, names: Sequence[str], option: str) -> list[E]:
         """Return the named experiments in order; all if there are no names. Errors: :class:`CellbedError`."""
@@ -284,11 +291,13 @@ class SimulatedPublication(Publication[Simulated]):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stand-in or copy of an input of the publication. note: its description; stand_in: whether we made it."""
+    """A stand-in or copy of an input of the publication. note: its description; stand_in: whether we made it, or the
+    publication's own value took its place; virtual: whether only predictions use it."""
 
     name: str
     note: str
     stand_in: bool
+    virtual: bool = False
 
 
 # ---- values
@@ -302,6 +311,20 @@ def values_above(least: float) -> Range:
 def values_below(most: float) -> Range:
     """Return the values below a limit."""
     return -math.inf, math.nextafter(most, -math.inf)
+
+
+LARGER, SMALLER = values_above(SMALL), values_below(1 / SMALL)
+"""Ratios that count as an effect."""
+
+
+def nothing(data: Data) -> Values:
+    """Return no values: the measure of a claim that no experiment tries."""
+    return {}
+
+
+def relative(one: float, other: float) -> float:
+    """Return the relative difference of a value from another one."""
+    return one / other - 1
 
 
 def pair_repetitions(function: Callable[..., float], *columns: Values) -> Values:
@@ -330,15 +353,29 @@ def slope(columns: Sequence[tuple[float, Values]]) -> Values:
     return pair_repetitions(lambda *values: float(np.polyfit(points, values, 1)[0]), *(column for _, column in columns))
 
 
+def leave_one_out(statistic: Callable[[Sequence[int]], float], repetitions: Sequence[int]) -> Values:
+    """Return values whose mean is a statistic of all repetitions, and whose interval is its jackknife interval (Miller,
+    "The jackknife: a review", Biometrika, 1974). statistic: of the trials of some repetitions."""
+    if len(repetitions) < 2:
+        return {each: statistic(repetitions) for each in repetitions}
+    whole = statistic(repetitions)
+    without = {left: statistic([each for each in repetitions if each != left]) for left in repetitions}
+    mean = sum(without.values()) / len(without)
+    return {left: whole + (len(repetitions) - 1) * (mean - each) for left, each in without.items()}
+
+
 def determination(columns: Sequence[tuple[float, Values]]) -> Values:
-    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains, as one
-    value."""
-    pairs = [(x, value) for x, column in columns for value in column.values()]
-    if len(pairs) < 3 or len({x for x, _ in pairs}) < 2:
-        return {}
-    if not np.isfinite(pairs).all():
-        return {1: math.nan}
-    return {1: float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)}
+    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains, by
+    `leave_one_out`."""
+    repetitions = sorted(set().union(*(column for _, column in columns))) if columns else []
+
+    def explained(chosen: Sequence[int]) -> float:
+        pairs = [(x, column[each]) for x, column in columns for each in chosen if each in column]
+        if len(pairs) < 3 or len({x for x, _ in pairs}) < 2 or not np.isfinite(pairs).all():
+            return math.nan
+        return float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)
+
+    return leave_one_out(explained, repetitions)
 
 
 def rounds(packets: float, first: int = 10) -> int:
@@ -349,35 +386,48 @@ def rounds(packets: float, first: int = 10) -> int:
 # ---- findings
 
 
-def evaluate(publication: Publication[Any], data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
-    """Return the claims of the experiments in `data`, by key."""
-    made = {each.name for each in inputs if each.stand_in}
-    return {claim.key: _judge(claim, data, made) for claim in publication.claims if claim.experiment in data}
+def evaluate(
+    publication: Publication[Any], data: Data, inputs: Sequence[Input] = (), *, virtual: bool = False
+) -> dict[str, Finding]:
+    """Return the claims of the experiments in `data`, and those that no experiment tries, by key."""
+    made = {each.name for each in inputs if each.stand_in and (virtual or not each.virtual)}
+    exact = {each.name for each in publication.experiments if virtual and isinstance(each, Swept) and not each.varies}
+    return {
+        claim.key: _judge(claim, data, made, claim.experiment in exact)
+        for claim in publication.claims
+        if claim.untried or claim.experiment in data
+    }
 
 
-def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
-    """Compare an interval with a published figure: "yes", "no", or "open" if the interval is too wide.
+def magnitude(interval: Interval, figure: Range, unit: Unit, *, exact: bool = False) -> str:
+    """Compare an interval with a published figure: "yes", "no" or "open".
 
-    "no": the figure is outside the interval, and more than a factor of `NEAR` from the value. "yes": not "no", and the
-    bounds of the interval are within a factor of `WIDE` of the value, or within `NEAR` of the figure.
+    "open" without an interval, unless the value is exact. "no": the figure is outside the interval, and more than a
+    factor of `NEAR` from the value. "yes": not "no", and either the whole interval is in the published range, or its
+    bounds are within a factor of `WIDE`, without the value of no effect between them: 1 for ratios, 0 for differences.
     """
     assert interval.value is not None
-    value, low, high, least, most = (_logarithm(each, unit) for each in (interval.value, *ends(interval), *figure))
-    near, wide = math.log(NEAR), math.log(WIDE)
-    if least - near <= low and high <= most + near:
-        return "yes"
+    if interval.low is None and not exact:
+        return "open"
+    bounds = interval.value, *ends(interval), *figure
+    if figure[1] < 0:
+        value, high, low, most, least = (_logarithm(-each, unit) for each in bounds)
+    else:
+        value, low, high, least, most = (_logarithm(each, unit) for each in bounds)
+    near = math.log(NEAR)
     if not (least - near <= value <= most + near or (low <= most and least <= high)):
         return "no"
-    return "yes" if value - wide <= low and high <= value + wide else "open"
+    if unit == "ratio" and low <= 0 <= high:
+        return "open"
+    return "yes" if (least <= low and high <= most) or high - low <= math.log(WIDE) else "open"
 
 
 def statements(findings: Iterable[Finding]) -> dict[str, str]:
     """Return verdicts on the publication's statements: the verdict common to all its assertions, else "part"."""
     verdicts: dict[str, set[str]] = {}
     for each in findings:
-        if each.same != "–":
-            found = each.same if each.magnitude in ("–", "yes") or each.same != "yes" else each.magnitude
-            verdicts.setdefault(each.claim.group or each.claim.statement, set()).add(found)
+        if each.verdict != "–":
+            verdicts.setdefault(each.claim.group or each.claim.statement, set()).add(each.verdict)
     return {name: found.pop() if len(found) == 1 else "part" for name, found in verdicts.items()}
 
 
@@ -388,26 +438,28 @@ def _logarithm(value: float, unit: Unit) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def _judge(claim: Claim, data: Data, made: Set[str]) -> Finding:
-    values = list(claim.measure(data).values())
+def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
+    values = [] if claim.untried else list(claim.measure(data).values())
     interval = _interval(values, claim.unit)
     same = sized = "–"
-    if interval.value is None:
+    if claim.untried:
+        same = "untried"
+    elif interval.value is None:
         same = "not measured"
-    elif claim.made in made:
+    elif not made.isdisjoint(claim.made):
         same = "stand-in"
         sized = same if claim.figure is not None else sized
     else:
         if claim.agrees is not None:
             (low, high), (least, most) = ends(interval), claim.agrees
             same = "yes" if least <= low and high <= most else "no" if high < least or most < low else "open"
+            same = same if exact or interval.low is not None else "open"
         if claim.figure is not None:
-            sized = magnitude(interval, claim.figure, claim.unit)
-    sentences = []
+            sized = magnitude(interval, claim.figure, claim.unit, exact=exact)
+    sentences = [claim.untried]
     if same == "stand-in":
-        sentences.append(
-            f"It follows from the input {claim.made}, which is ours: trials with it cannot confirm the claim."
-        )
+        names = " and ".join(each for each in claim.made if each in made)
+        sentences.append(f"It follows from {names}, among our inputs: trials with it cannot confirm the claim.")
     if same == "not measured":
         sentences += [text for labels in claim.shown if (text := _describe_unanswered(data[claim.experiment], labels))]
     if same in ("no", "open"):
@@ -478,6 +530,8 @@ def quantity(value: float, unit: Unit) -> str:
     """Return a number with its unit."""
     if unit == "share":
         return f"{100 * value:.1f} %" if abs(value) > 0.985 else f"{100 * value:.0f} %"
+    if unit == "reduction":
+        return f"{100 * value:+.3g} %".replace("-", "−")
     if unit == "time":
         return formats.duration(value) if value >= 0 else f"−{formats.duration(-value)}"
     text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

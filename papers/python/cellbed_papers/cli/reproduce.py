@@ -193,12 +193,24 @@ def _show(result: Result) -> None:
     from cellbed_papers.reproduce.page import rows
 
     table = Table(title=result.publication.title)
-    for heading in ("", "where", "claim", "published", f"{result.ours} (95 % interval)", "direction", "magnitude"):
+    for heading in (
+        "",
+        "where",
+        "claim",
+        "published",
+        f"{result.ours} (95 % interval)",
+        "direction",
+        "magnitude",
+        "verdict",
+    ):
         table.add_column(heading)
     for row in rows(result):
         table.add_row(*row)
     console = Console()
     console.print(table)
+    console.print(
+        f"verdicts: {', '.join(f'{count} {word}' for word, count in result.verdicts.items())}\n", highlight=False
+    )
     for key, (_, text) in result.answers().items():
         console.print(f"{key}: {text}\n", highlight=False)
     for text in result.cautions():

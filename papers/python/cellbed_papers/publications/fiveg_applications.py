@@ -7,13 +7,16 @@ from typing import Any
 
 from cellbed.extension.reports import formats
 from cellbed_papers.publication import (
+    LARGER,
+    SMALLER,
     Claim,
     Data,
     Finding,
     Measure,
     Range,
     Swept,
-    values_above,
+    quantity,
+    relative,
     values_below,
 )
 
@@ -150,37 +153,35 @@ def claims() -> Iterator[Claim]:
     yield from _file_claims()
     for law, (name, least, most) in LAWS.items():
         for page in PAGES:
-            at, figure = {"page": page, "law": law}, (1 - most, 1 - least)
+            at, figure = {"page": page, "law": law}, (-most, -least)
             group = f"pages load faster at the edge under {law}"
             yield _gain_claim("web", f"{page}-{name}", f"Page load time of {page} under {law}", at, figure, group=group)
     for picture, (_, response) in PICTURES.items():
         what, at = f"Response time of a chunk in {picture}", {"picture": picture}
-        yield _gain_claim("video", f"response-{picture}", what, at, (response, response))
+        yield _gain_claim("video", f"response-{picture}", what, at, (response - 1, response - 1))
     for picture in PICTURES:
         faster = (FASTER_4K, FASTER_4K) if picture == "4K" else None
-        what, column = f"Throughput at the player in {picture}", "own_throughput_mbit_s_mean"
-        more: dict[str, Any] = {"column": column, "direction": "higher", "agrees": values_above(1)}
-        yield _gain_claim("video", f"throughput-{picture}", what, {"picture": picture}, faster, **more)
+        what, column = f"Throughput at the player in {picture}, edge over cloud", "own_throughput_mbit_s_mean"
+        at, other = ({"picture": picture, "place": place} for place in ("edge", "cloud"))
+        more: dict[str, Any] = {"direction": "higher", "agrees": LARGER, "figure": faster}
+        published, key = f"{FASTER_4K:g} times" if faster else "–", f"video-throughput-{picture}".lower()
+        yield Claim(key, "video", _WHERE["video"], what, published, Measure("video", column, at, other), **more)
     for picture in _CALL["levels"]:
         yield from _call_claims(picture)
-    yield _gain_claim("segmentation", "mask", "Time of a segmentation", {}, (MASK, MASK))
+    yield _gain_claim("segmentation", "mask", "Time of a segmentation", {}, (MASK - 1, MASK - 1))
 
 
 def _gain_claim(
-    experiment: str,
-    key: str,
-    what: str,
-    at: Mapping[str, str],
-    figure: Range | None,
-    column: str = "latency_mean_s",
-    **more: Any,
+    experiment: str, key: str, what: str, at: Mapping[str, str], figure: Range | None, **more: Any
 ) -> Claim:
-    """Return a claim about the ratio edge / cloud of a measure, by default a time. figure: published range."""
-    published = "–" if figure is None else " to ".join(dict.fromkeys(f"{each:.3g}" for each in figure)) + " times"
-    measure = Measure(experiment, column, {**at, "place": "edge"}, {**at, "place": "cloud"})
-    more = {"direction": "shorter", "agrees": values_below(1), "figure": figure, "published": published} | more
-    statement = f"{what}, edge over cloud"
-    return Claim(f"{experiment}-{key}".lower(), experiment, _WHERE[experiment], statement, measure=measure, **more)
+    """Return a claim about the change of a time from cloud to edge. figure: published range, negative."""
+    published = "–" if figure is None else " to ".join(dict.fromkeys(quantity(each, "reduction") for each in figure))
+    near, far = ({**at, "place": place} for place in ("edge", "cloud"))
+    measure = Measure(experiment, "latency_mean_s", near, far, how=relative)
+    more = {"unit": "reduction", "agrees": values_below(-0.005), "figure": figure, "published": published} | more
+    statement = f"{what}, change from cloud to edge"
+    name = f"{experiment}-{key}".lower()
+    return Claim(name, experiment, _WHERE[experiment], statement, measure=measure, direction="shorter", **more)
 
 
 def _call_claims(picture: str) -> Iterator[Claim]:
@@ -188,9 +189,9 @@ def _call_claims(picture: str) -> Iterator[Claim]:
     trips, delays = ({place: of[at] for place, of in CALL_MS.items()} for at in (0, 1))
     at, full = {"picture": picture}, picture == "1080p"
     note, what = "" if full else " in 1080p", f"End-to-end delay of a call in {picture}"
-    saved = delays["edge"] / delays["cloud"]
+    saved = relative(delays["edge"], delays["cloud"])
     figure = (saved, saved) if full else None
-    yield _gain_claim("call", f"delay-{picture}", what, at, figure, published=f"{saved:.3g} times{note}")
+    yield _gain_claim("call", f"delay-{picture}", what, at, figure, published=f"{quantity(saved, 'reduction')}{note}")
     for place in CALL_MS:
         own = {**at, "place": place}
         seconds = delays[place] / 1000
@@ -198,10 +199,11 @@ def _call_claims(picture: str) -> Iterator[Claim]:
         key, published = f"call-{place}-{picture}", f"{delays[place]:g} ms{note}"
         yield Claim(key, "call", _WHERE["call"], f"{what}, {place}", published, measure, "time", figure=figure)
     for place in CALL_MS:
-        # No verdict: the figure follows from the link's round-trip time, which is an input.
         key, what = f"call-round-trip-{picture}-{place}", f"Round trip of a call in {picture}, {place}, ms"
         measure = Measure("call", "own_round_trip_ms_mean", {**at, "place": place})
-        yield Claim(key, "call", _WHERE["call"], what, f"{trips[place]:g}{note}", measure, "number")
+        figure = (trips[place], trips[place]) if full else None
+        more: dict[str, Any] = {"figure": figure, "made": ("round trips",)}
+        yield Claim(key, "call", _WHERE["call"], what, f"{trips[place]:g}{note}", measure, "number", **more)
 
 
 def gains(findings: Mapping[str, Finding], data: Data) -> str:
@@ -215,7 +217,7 @@ def gains(findings: Mapping[str, Finding], data: Data) -> str:
         ("a segmentation", "segmentation-"),
     ):
         values = [each.interval.value for key, each in findings.items() if key.startswith(beginning)]
-        if saved := sorted(1 - value for value in values if value is not None):
+        if saved := sorted(-value for value in values if value is not None):
             found.append(f"{' to '.join(dict.fromkeys(map(formats.share, (saved[0], saved[-1]))))} of {what}")
     if not found:
         raise KeyError("Fig. 11")
@@ -229,12 +231,12 @@ def _file_claims() -> Iterator[Claim]:
             statement = f"Time of {'an' if way == 'upload' else 'a'} {file}, cloud over edge"
             at, other = ({"file": file, "place": place} for place in ("cloud", "edge"))
             measure = Measure("files", "latency_mean_s", at, other)
-            more: dict[str, Any] = {"direction": "longer", "agrees": values_above(1)}
+            more: dict[str, Any] = {"direction": "longer", "agrees": LARGER}
             more |= {"figure": (cloud / edge, cloud / edge), "group": f"{way}s are faster at the edge"}
             yield Claim(key, "files", where, statement, f"{cloud / edge:.3g} times", measure, **more)
     for way, small, words, agrees in (
-        ("upload", "500 kB", "falls", values_below(1)),
-        ("download", "200 kB", "rises", values_above(1)),
+        ("upload", "500 kB", "falls", SMALLER),
+        ("download", "200 kB", "rises", LARGER),
     ):
         where, table = _TABLES[way]
         large, other = ({"file": f"{way} of {size}", "place": "edge"} for size in ("5 MB", small))

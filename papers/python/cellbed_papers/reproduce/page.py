@@ -16,6 +16,7 @@ from cellbed import Sweep
 from cellbed.extension.files import inputs, write_json, write_whole
 from cellbed.extension.reports import PLACES, Bars, Head, Interval, html, plot
 from cellbed_papers.publication import (
+    VERDICTS,
     Data,
     Experiment,
     Finding,
@@ -66,7 +67,13 @@ class Result:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """Return the claims compared with our trials, by key."""
-        return evaluate(self.publication, self.data, self.inputs)
+        return evaluate(self.publication, self.data, self.inputs, virtual=self.clock == "virtual")
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Return the number of claims by verdict, in words, without claims that have none."""
+        words = [VERDICTS[each.verdict] for each in self.findings.values()]
+        return {word: words.count(word) for word in VERDICTS.values() if word in words and word}
 
     def answers(self) -> dict[str, tuple[str, str]]:
         """Return the main findings of the present experiments: published sentence and paragraph."""
@@ -125,6 +132,7 @@ class Result:
             "inputs": [asdict(each) for each in self.inputs],
             "trials": self.states(),
             "cautions": self.cautions(),
+            "verdicts": self.verdicts,
             "claims": [
                 {
                     "key": key,
@@ -133,6 +141,7 @@ class Result:
                     "same_direction": each.same,
                     "figure": each.claim.figure,
                     "same_magnitude": each.magnitude,
+                    "verdict": VERDICTS[each.verdict],
                     "why": each.why,
                 }
                 for key, each in self.findings.items()
@@ -152,16 +161,15 @@ def values_in(folder: Path) -> dict[str, str]:
 
 def page(result: Result) -> str:
     """Return the self-contained page."""
-    findings = result.findings
+    tried = [each for each in result.findings.values() if not each.claim.untried]
     sections = []
     for experiment in result.publication.experiments:
         if experiment.name in result.data:
             trials = result.data[experiment.name]
             drawings = _drawings(experiment, trials)
-            claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
+            claims = [each for each in tried if each.claim.experiment == experiment.name]
             sections.append((experiment, drawings, claims))
-    verdicts = result.publication.verdicts
-    grouped = {name: verdicts[each] for name, each in statements(findings.values()).items()}
+    grouped = {name: VERDICTS[each] for name, each in statements(tried).items()}
     return html.fill_template(
         Path(__file__).with_name("reproduction.html"),
         _head(result),
@@ -169,25 +177,22 @@ def page(result: Result) -> str:
         answers=result.answers(),
         sections=sections,
         statements=grouped,
+        untried=[each.claim for each in result.findings.values() if each.claim.untried],
+        words=VERDICTS,
     )
 
 
 def _head(result: Result) -> Head:
-    verdicts, findings = result.publication.verdicts, list(result.findings.values())
-    tiles = []
-    for name, found in (
-        ("direction", [each.same for each in findings]),
-        ("magnitude", [each.magnitude for each in findings]),
-    ):
-        counts = {words: found.count(state) for state, words in verdicts.items() if state in found and words}
-        below = ", ".join(f"{count} {words}" for words, count in counts.items())
-        judged = sum(found.count(state) for state in ("yes", "no", "open"))
-        tiles.append((f"Claims with the published {name}", f"{found.count('yes')} of {judged}", below))
+    counts = result.verdicts
+    tiles = [(word.capitalize(), str(count), f"of {sum(counts.values())} claims") for word, count in counts.items()]
     cautions = result.cautions()
     return Head(
         title=result.publication.title,
         kind="reproduction",
-        asked=[f"Whether the claims of a publication hold here: {len(findings)} claims.", result.publication.citation],
+        asked=[
+            f"Whether the claims of a publication hold here: {sum(counts.values())} claims.",
+            result.publication.citation,
+        ],
         tiles=tiles,
         trust="with care" if cautions else "yes",
         reasons=[f"{len(cautions)} cautions" if len(cautions) != 1 else "one caution"] if cautions else ["no cautions"],
@@ -230,14 +235,12 @@ def _bars(trials: Trials, factors: Sequence[str]) -> Iterator[tuple[str, Bars]]:
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:
-    """Return the table: experiment, section, statement, published, ours, direction, magnitude."""
-    verdicts = result.publication.verdicts
+    """Return the table: experiment, section, statement, published, ours, direction, magnitude, verdict."""
     return [
         (
             *(getattr(each.claim, name) for name in ("experiment", "section", "statement", "published")),
             each.ours,
-            verdicts[each.same],
-            verdicts[each.magnitude],
+            *(VERDICTS[state] for state in (each.same, each.magnitude, each.verdict)),
         )
         for each in result.findings.values()
     ]

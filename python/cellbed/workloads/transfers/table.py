@@ -50,7 +50,7 @@ class Transfers(Load):
     download_sizes: Annotated[Path | str, SIZES] | None = Field(
         None, description="The same for downloads; with both, uploads and downloads are equally frequent."
     )
-    bit_rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1 Gbit/s")] | None = Field(
+    bit_rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "10 Gbit/s")] | None = Field(
         None, description="UDP: rate at which the bytes of a transfer are sent.", examples=["8 Mbit/s"]
     )
 
