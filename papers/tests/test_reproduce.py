@@ -19,7 +19,17 @@ from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries, scan
-from cellbed_papers.publication import Data, Input, SweptPublication, Trials, Unit, determination, evaluate, magnitude
+from cellbed_papers.publication import (
+    Data,
+    Input,
+    Swept,
+    SweptPublication,
+    Trials,
+    Unit,
+    determination,
+    evaluate,
+    magnitude,
+)
 from cellbed_papers.publications.cosmic import PUBLICATION as COSMIC
 from cellbed_papers.publications.fiveg_study import PUBLICATION as STUDY
 from cellbed_papers.publications.thesis import ONE_WAY_MS
@@ -31,11 +41,12 @@ from in_process import cellbed
 from run_commands import needs_limits
 
 Measure = Callable[[Mapping[str, str], int], dict[str, float]]
-FACTORS = {each.name: list(each.factors) for each in THESIS.experiments}
+SWEEPS = [each for each in THESIS.experiments if isinstance(each, Swept)]
+FACTORS = {each.name: list(each.factors) for each in SWEEPS}
 Planned = tuple[list[Input], dict[str, Plan]]
 
 
-@pytest.mark.parametrize(("publication", "seconds"), [(THESIS, 600), (STUDY, 600), (COSMIC, 630)])
+@pytest.mark.parametrize(("publication", "seconds"), [(THESIS, 630), (STUDY, 650), (COSMIC, 630)])
 def test_a_short_reproduction_takes_about_ten_minutes(
     tmp_path: Path, publication: SweptPublication, seconds: float
 ) -> None:
@@ -55,7 +66,7 @@ def network(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
     place = {"endpoint_p50_s": 0.001, "remote_p50_s": 0.040, "uplink_p50_s": uplink, "network_p50_s": uplink / 0.95}
     tail = {"uplink_p99_s": 0.2, "network_p99_s": 0.21, "latency_p99_s": 0.25}
     parts = {"mean_uplink_queue": uplink, "mean_inference": 0.04, "bytes_up_p50": 50_000, "packets_p50": 35}
-    return {**place, **tail, **parts, "latency_p50_s": 0.041 + uplink / 0.95}
+    return {**place, **tail, **parts, "latency_p50_s": 0.041 + uplink / 0.95, "latency_p01_s": 0.045}
 
 
 def workload(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
@@ -69,7 +80,7 @@ def place(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
     at, extra = ONE_WAY_MS[labels["place"]] / 1e3, 3 if labels["restart"] == "on" else 0
     uplink = {"p01": 0.005 + at, "p50": 0.01 + (1 + extra) * at, "p99": 0.2 * repetition + at}
     transport = {"part_uplink_transport_p50_s": 0.001 + extra * at, "mean_uplink_transport": 0.01 + extra * at}
-    others = {"latency_p50_s": 0.05, "packets_p50": 35.0, "cwnd_p50": 60.0}
+    others = {"latency_p50_s": 0.05, "latency_max_s": 1.2, "packets_p50": 35.0, "cwnd_p50": 60.0}
     return transport | others | {f"uplink_{name}_s": value for name, value in uplink.items()}
 
 
@@ -86,7 +97,13 @@ def load(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-MEASURES: dict[str, Measure] = {"E1": network, "E2": workload, "E3": place, "E4": load, "6G": network}
+def loaded(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    return {"uplink_p50_s": 5.0 if int(labels["capacity"].split()[0]) < 5 else 0.1}
+
+
+MEASURES: dict[str, Measure] = {"E1": network, "E2": workload, "E3": place, "E4": load, "6G": network} | {
+    "threshold": loaded
+}
 
 
 def trials_of(plan: Plan, measure: Measure, status: str = "complete") -> Trials:
@@ -102,13 +119,21 @@ def trials_of(plan: Plan, measure: Measure, status: str = "complete") -> Trials:
 
 @pytest.fixture(scope="module")
 def data(full: Planned) -> Data:
-    return {name: trials_of(each, MEASURES[name]) for name, each in full[1].items()}
+    found = {name: trials_of(each, MEASURES[name]) for name, each in full[1].items()}
+    rates = {"mean": 30.0, "most": 75.0, "p10": 12.0, "p90": 24.0}
+    rows = [
+        {"point": 0, "trace": f"{role}.{way}", "repetition": at, "status": "complete", **rates}
+        for role in ("lte", "5g", "5g-window")
+        for way in ("up", "down")
+        for at in range(1, 6)
+    ]
+    return found | {"archive": Trials(pl.DataFrame(rows))}
 
 
 def test_the_experiments_are_sweeps_of_valid_scenarios(tmp_path: Path, full: Planned) -> None:
     played, plans = full
     assert {name: len(plan.points) for name, plan in plans.items()} == {
-        "E1": 3, "E2": 2, "E3": 8, "E4": 8, "6G": 2,
+        "E1": 3, "E2": 2, "E3": 8, "E4": 8, "threshold": 7, "6G": 2,
     }  # fmt: skip
     assert all(each.stand_in for each in played)
     keys = [set(plans[name].distinct) for name in ("E1", "E2", "E3", "6G")]
@@ -134,7 +159,7 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
     small = swept.fit_nodes(nodes, processors=2, memory=8_000)
     assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
     scenario = with_values(dict(THESIS.scenario), small)
-    one = THESIS.experiments[0]
+    one = SWEEPS[0]
     assert swept.deviations(THESIS, one, dict(THESIS.scenario)) == []
     assert swept.deviations(THESIS, one, scenario) == [
         "edge: 2 processors, all of this machine's, in place of 4.",
@@ -149,7 +174,8 @@ def test_claims_have_values_directions_and_reasons(data: Data) -> None:
     values = {
         "slope-p1": 1.03, "slope-median": 4.12, "slope-off": 1.03, "slope-drop": 3.09, "collapse": 200, "halve-p50": 9,
         "halve-p99": 3.5, "aimd-p50": 0.54, "text-p99": 1.5, "uplink-lte-p50": 0.95, "limit-100 kB": 20, "queue": 0.95,
-        "window": 1, "slots-image": 51.5, "best": 2,
+        "window": 1, "slots-image": 51.5, "best": 2, "rate-5g-up": 75, "asymmetry-5g": 1, "outliers": 1.236,
+        "threshold": 5,
     }  # fmt: skip
     for key, value in values.items():
         assert found[key].interval.value == pytest.approx(value, rel=1e-3), key
@@ -283,7 +309,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, dat
     text = page.page(result)
     for claim in THESIS.claims:
         assert f'data-claim="{claim.key}"' in text
-    assert (text.count("<svg"), text.count('<figure class="bars"')) == (1, 10)
+    assert (text.count("<svg"), text.count('<figure class="bars"')) == (1, 12)
     assert "<th>Ours (95 % interval)</th><th>Direction</th>" in text
     assert "E2: 10 of 10 trials were disturbed" in text
     assert "Not the publication&#39;s inputs: lte.up" in text
@@ -299,6 +325,17 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, dat
     assert part.findings["collapse"].same == "not measured"
     assert part.answers()["MF3"][1].startswith("Not measured in full.")
     assert "E4: 40 of 40 trials failed and are missing." in part.cautions()
+
+
+def test_rates_of_recordings_are_counted_in_seconds(tmp_path: Path) -> None:
+    # 50 s with 1000 opportunities of 12 kbit each, then 50 s with 500; the second direction is a stand-in.
+    stamps = [*range(1, 50_001), *range(50_002, 100_002, 2)]
+    (tmp_path / "KPN-5G.up").write_text("".join(f"{at}\n" for at in stamps))
+    sweeps = Sweeps(THESIS, ["archive"], tmp_path / "out", Execution(virtual=True), short=False, given=tmp_path)
+    found = sweeps.result("").data["archive"]
+    assert found.values("mean", trace="5g.up") == pytest.approx({1: 12, 2: 12, 3: 9, 4: 6, 5: 6}, rel=0.01)
+    findings = sweeps.result("").findings
+    assert (findings["rate-5g-up"].verdict, findings["rate-5g-down"].verdict) == ("no", "stand-in")
 
 
 def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
@@ -320,7 +357,10 @@ def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
     assert "lte-2016" not in done.stdout, "no chosen experiment plays it"
     assert not list(tmp_path.iterdir())
     done = cellbed("reproduce", "thesis", "-e", "E9", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (2, "error: --experiment E9: not one of E1, E2, E3, E4, 6G\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --experiment E9: not one of archive, E1, E2, E3, E4, threshold, 6G\n",
+    )
     done = cellbed("reproduce", "thesis", "--traces", "none", cwd=tmp_path, status=2)
     assert done.stderr.startswith("error: --traces none: not a folder: ")
 
@@ -338,9 +378,9 @@ class Quiet:
 def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     changes = {"duration": "1 s", "workload.rate": "8 /s", "workload.images": 3}
     changes["transport.slow_start_after_idle"] = False
-    one = {name: dict(each) for name, each in THESIS.experiments[0].factors.items()}
+    one = {name: dict(each) for name, each in SWEEPS[0].factors.items()}
     one["network"]["levels"] = {"LTE": one["network"]["levels"]["LTE"]}
-    experiments = (replace(THESIS.experiments[0], factors=one, repetitions=1),)
+    experiments = (replace(SWEEPS[0], factors=one, repetitions=1),)
     tiny = replace(THESIS, scenario=with_values(dict(THESIS.scenario), changes), experiments=experiments)
     sweeps = Sweeps(tiny, [], tmp_path, Execution(), short=False, repeats=0)
     assert sweeps.run(Quiet()) == 0

@@ -107,6 +107,13 @@ class Swept(Experiment):
         return replace(self, factors=factors, repetitions=own["repetitions"], changes=changes, real=real)
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded(Experiment):
+    """The rates of recordings. traces: as in scenarios."""
+
+    traces: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Trials:
     """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests, or of its
@@ -264,8 +271,8 @@ class Publication(Generic[E]):
 
 
 @dataclass(frozen=True, slots=True)
-class SweptPublication(Publication[Swept]):
-    """A publication whose experiments are sweeps. scenario: their base; ``{trace:ROLE.up}`` stands for a
+class SweptPublication(Publication[Swept | Recorded]):
+    """A publication whose experiments are sweeps, and rates of its recordings. scenario: base; ``{trace:ROLE.up}`` is a
     trace. short: values by dotted key for short trials. inputs: inputs other than traces."""
 
     scenario: Mapping[str, Any]
@@ -315,11 +322,6 @@ def values_below(most: float) -> Range:
 
 LARGER, SMALLER = values_above(SMALL), values_below(1 / SMALL)
 """Ratios that count as an effect."""
-
-
-def nothing(data: Data) -> Values:
-    """Return no values: the measure of a claim that no experiment tries."""
-    return {}
 
 
 def relative(one: float, other: float) -> float:
@@ -383,6 +385,14 @@ def rounds(packets: float, first: int = 10) -> int:
     return max(1, math.ceil(math.log2(packets / first + 1) - 1e-9))
 
 
+def untried_claims(*rows: tuple[str, str, str, str, str]) -> tuple[Claim, ...]:
+    """Return claims that no experiment tries. rows: key, section, statement, published value, and the reason."""
+    return tuple(
+        Claim(key, "", section, statement, published, lambda data: {}, untried=why)
+        for key, section, statement, published, why in rows
+    )
+
+
 # ---- findings
 
 
@@ -426,7 +436,7 @@ def statements(findings: Iterable[Finding]) -> dict[str, str]:
     """Return verdicts on the publication's statements: the verdict common to all its assertions, else "part"."""
     verdicts: dict[str, set[str]] = {}
     for each in findings:
-        if each.verdict != "–":
+        if each.verdict not in ("–", "untried"):
             verdicts.setdefault(each.claim.group or each.claim.statement, set()).add(each.verdict)
     return {name: found.pop() if len(found) == 1 else "part" for name, found in verdicts.items()}
 

@@ -297,6 +297,13 @@ def _loss_claims() -> Iterator[Claim]:
                 "most remains" if law == "BBR" else "most is lost",
                 values_above(0.5) if law == "BBR" else values_below(0.5),
             )
+        for loss, rate in zip(_LOSS, TABLE_4[law], strict=True):
+            key, statement = (
+                f"rate-{_LAWS[law]}-{loss.removesuffix(' %')}",
+                f"Throughput of {law} at a loss of {loss}, Mbit/s",
+            )
+            measure = Measure("loss", _THROUGHPUT, {"law": law, "loss": loss})
+            yield _claim(key, "loss", statement, f"{rate:g}", measure, unit="number", figure=(rate, rate))
     for law, other in (("BBR", "CUBIC"), ("CUBIC", "New Reno")):
         for at, loss in enumerate(_LOSS):
             factor = TABLE_4[law][at] / TABLE_4[other][at]
@@ -354,6 +361,15 @@ def _mmwave_claims() -> Iterator[Claim]:
         factor = TABLE_5[law] / TABLE_5[other]
         claim = _ratio_claim(f"mmwave-{law}-over-{other}", statement, factor, measure, direction, agrees)
         yield replace(claim, explain=lambda data: _BUFFER) if law == "mmCPTP" else claim
+
+    for transport, size in TABLE_5.items():
+        measured = Measure("mmwave", "received_bytes", {"transport": transport}, {"transport": transport}, how=_in_gb)
+        key, statement = f"mmwave-size-{transport}", f"Bytes of {transport}, GB"
+        yield _claim(key, "mmwave", statement, f"{size:g}", measured, unit="number", figure=(size, size))
+
+
+def _in_gb(count: float, _: float) -> float:
+    return count / 1e9
 
 
 def _plate_claims() -> Iterator[Claim]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cellbed_papers.publication import (
     LARGER,
+    NEAR,
     SMALLER,
     Answer,
     Claim,
@@ -22,6 +23,7 @@ from cellbed_papers.publication import (
     Values,
     pair_repetitions,
     relative,
+    untried_claims,
     values_above,
     values_below,
 )
@@ -39,6 +41,7 @@ NETWORKS = {
     "5G cloud": (2000, 63.8, 31.6, "8 MB"),
     "LTE cloud": (189, 30, 42.3, "4 MB"),
     "sub-6 cloud": (1600, 171, 22.3, "8 MB"),
+    "LTE sub-6": (314, 30, 24.3, "4 MB"),
 }
 _WHERE = {
     "5G edge": "Fig. 5(a)",
@@ -46,7 +49,15 @@ _WHERE = {
     "sub-6 cloud": "Fig. 5(c)",
     "LTE edge": "Fig. 5(d)",
     "LTE cloud": "Fig. 5(e)",
+    "LTE sub-6": "Fig. 5(f)",
 }
+OTHERS = {"CUBIC": "cubic", "Copa": "copa", "Vivace": "vivace", "Sprout": "sprout", "Verus": "verus"}
+VERUS = (90.2, 0.0352)
+"""Throughput, Mbit/s, and round-trip time, s, of Verus at the 5G edge."""
+OBSTACLES = {"none": 2000, "human body": 1000, "vehicle": 350}
+"""Capacity behind an obstacle, Mbit/s (section VI-A, Fig. 8)."""
+SWOLLEN = {"CUBIC": 5.0, "BBR": 2.0, "ExLL": 1.3}
+"""Factor of the round trip by an obstacle."""
 _SCENARIO: dict[str, Any] = {
     "name": "5g-study",
     "duration": "17 s",
@@ -175,6 +186,35 @@ EXPERIMENTS = (
         short={"repetitions": 1, "levels": {"network": ["5G edge"], "hystart": ["off", "both"], "size": ["10 MB"]}},
     ),
     Swept(
+        "others",
+        "Laws that the study leaves out",
+        "V-A",
+        {"network": _EDGE_AND_CLOUD, "law": {**_LAW, "levels": OTHERS}},
+        repetitions=3,
+        varies=False,
+        short={"repetitions": 1, "levels": {"network": ["5G edge"], "law": ["Verus"]}},
+    ),
+    Swept(
+        "obstacles",
+        "Obstacles",
+        "Fig. 8(a), (b)",
+        {
+            "law": {**_LAW, "levels": {**{law: LAWS[law] for law in SWOLLEN}, "Verus": "verus"}},
+            "obstacle": {
+                "key": "links.mobile.down",
+                "levels": {name: f"{capacity} Mbit/s" for name, capacity in OBSTACLES.items()},
+            },
+        },
+        changes={
+            "links.mobile.up": "63.8 Mbit/s",
+            "links.mobile.base_delay": "10.5 ms",
+            "transport.receive_buffer": "8 MB",
+        },
+        repetitions=3,
+        varies=False,
+        short={"repetitions": 1, "levels": {"law": ["ExLL"], "obstacle": ["none", "human body"]}},
+    ),
+    Swept(
         "blockage",
         "Recovery from a blockage",
         "Table IV",
@@ -266,9 +306,67 @@ def _law_claims() -> Iterator[Claim]:
     for law in _MOVING["levels"]:
         yield capacity_claim("5G cloud", law, "0.75 times", 0.75, "the link is not filled", values_below(0.9), _WINDOW)
     yield capacity_claim("5G cloud", "Vegas", "about 10 Mbit/s", 0.005, "most is unused", values_below(0.5))
+    for network in ("sub-6 cloud", "LTE sub-6"):
+        for law in ("BBR", "ExLL", "C2TCP", "Vegas"):
+            more = {"direction": "lower", "agrees": SMALLER, "group": f"CUBIC has the highest throughput, {network}"}
+            yield cubic_claim(network, law, _THROUGHPUT, "Throughput, over CUBIC's,", "–", **more)
+    for law in ("BBR", "ExLL"):
+        more = {"unit": "time", "direction": "below 10 ms", "agrees": values_below(0.010)}
+        measure = Measure("laws", _ROUND_TRIP, {"network": "5G edge", "law": law})
+        yield _law_claim("5G edge", law, "Median round trip", "below 10 ms", measure, **more)
     for law in ("BBR", "ExLL"):
         more = {"direction": "shorter", "agrees": SMALLER}
         yield cubic_claim("LTE cloud", law, _ROUND_TRIP, "Round trip, over CUBIC's,", "–", **more)
+
+
+def _other_claims() -> Iterator[Claim]:
+    """Return the claims about laws that the study leaves out, and about obstacles."""
+    edge = {"network": "5G edge"}
+    for law in ("Copa", "Vivace", "Sprout"):
+        measure = Measure("others", _THROUGHPUT, {**edge, "law": law}, {**edge, "law": "CUBIC"})
+        more: dict[str, Any] = {"direction": "lower", "agrees": SMALLER}
+        statement = f"Throughput, over CUBIC's, of {law}, 5G edge"
+        yield _claim(f"other-{law}", "others", statement, "underperforms", measure, **more)
+    rate, seconds = VERUS
+    verus = {**edge, "law": "Verus"}
+    what, published, more = "Throughput of Verus, 5G edge, Mbit/s", f"{rate:g}", {"figure": (rate, rate)}
+    yield _claim("verus-rate", "others", what, published, Measure("others", _THROUGHPUT, verus), unit="number", **more)
+    what, published, more = "Round trip of Verus, 5G edge", f"{seconds * 1000:g} ms", {"figure": (seconds, seconds)}
+    yield _claim("verus-trip", "others", what, published, Measure("others", _ROUND_TRIP, verus), unit="time", **more)
+    what, measure = (
+        "Throughput of Verus, 5G cloud, Mbit/s",
+        Measure("others", _THROUGHPUT, {**verus, "network": "5G cloud"}),
+    )
+    more = {"direction": "below 200", "agrees": values_below(200)}
+    yield _claim("verus-cloud", "others", what, "less than 200", measure, unit="number", **more)
+    for obstacle in list(OBSTACLES)[1:]:
+        for law, factor in SWOLLEN.items():
+            at, other = ({"law": law, "obstacle": each} for each in (obstacle, "none"))
+            key, of = f"{LAWS[law]}-{obstacle.replace(' ', '-')}", f"of {law}, {obstacle} over none"
+            more = {"direction": "longer", "agrees": LARGER, "figure": (factor, factor)}
+            trip = Measure("obstacles", _ROUND_TRIP, at, other)
+            yield _claim(f"obstacle-trip-{key}", "obstacles", f"Round trip {of}", f"{factor:g} times", trip, **more)
+            share = OBSTACLES[obstacle] / OBSTACLES["none"]
+            more = {"direction": "lower", "agrees": SMALLER, "figure": (share, share), "made": ("obstacles",)}
+            through = Measure("obstacles", _THROUGHPUT, at, other)
+            yield _claim(f"obstacle-rate-{key}", "obstacles", f"Throughput {of}", f"{share:g} times", through, **more)
+        at, other = ({"law": "Verus", "obstacle": each} for each in (obstacle, "none"))
+        more = {"direction": "from 0.8 to 1.25 times", "agrees": (1 / NEAR, NEAR)}
+        key, statement = (
+            f"obstacle-rate-verus-{obstacle.replace(' ', '-')}",
+            f"Throughput of Verus, {obstacle} over none",
+        )
+        measure = Measure("obstacles", _THROUGHPUT, at, other)
+        yield _claim(key, "obstacles", statement, "no degradation", measure, **more)
+
+
+_UNTRIED = untried_claims(
+    ("rsrp", "Fig. 4", "Distributions of throughputs, and throughput by RSRP", "–", "They need a radio network."),
+    ("peaks", "Fig. 6(a)", "Peaks of BBR's round trip", "each 10 s", "No measure counts peaks."),
+    ("windows", "VI-A", "Window during a total loss", "140 times smaller", "No measure of the smallest window."),
+    ("small", "Fig. 7", "Files from 1 KB, and their loss rates", "–", "The study prints no figure."),
+    ("flow", "V-A", "Rate of a flow in AT&T's 5G", "1 Gbit/s", "A limit of the operator is an input here."),
+)
 
 
 def _slow_start_claims() -> Iterator[Claim]:
@@ -363,16 +461,19 @@ PUBLICATION = SweptPublication(
     roles=(),
     inputs=(
         Input("receive buffer", "V-B: below the bandwidth-delay product of the 5G cloud, on a constant link", True),
+        Input("obstacles", "the study's capacities of Fig. 8, during a whole transfer", True),
         Input("handovers", "packets are dropped in the car and forwarded in the subway, as the study explains", True),
         Input("round trips", "Table II: the ends of a call are behind two such links", True),
     ),
     experiments=EXPERIMENTS,
     claims=(
         *_law_claims(),
+        *_other_claims(),
         *_slow_start_claims(),
         *_mobile_claims(),
         *_blockage_claims(),
         *fiveg_applications.claims(),
+        *_UNTRIED,
     ),
     answers=(
         Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _answer_laws),
@@ -411,7 +512,6 @@ PUBLICATION = SweptPublication(
         "trials are disturbed; HD, FHD and 360p are for small machines.",
         "The round trips of calls (Fig. 11(c)) have no verdict: they follow from the link's, an input. Of the delays, "
         "233 and 354.6 ms, the study names a benefit of 51.9 %; the edge takes 34.3 % less.",
-        "Copa, Vivace and Sprout, which the study leaves out of its evaluation, are not reproduced, nor Verus, which "
-        "was a program in user space there.",
+        "Verus was a program in user space; here it is a law of TCP, as are Copa, Vivace and Sprout.",
     ),
 )

@@ -33,7 +33,9 @@ from cellbed_papers.publication import (
     pair_repetitions,
     ratio,
     statements,
+    untried_claims,
     values_above,
+    values_below,
 )
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
     ``fct_s``: sorted completion times of these flows, at the user; infinite for a flow that did not end.
     ``fct_mean_s``, ``fct_pNN_s``. ``short_QUALITY_s``: mean over short flows to users of this quality;
+    ``short_by_cqi_s``: the same by mean CQI, from 0;
     ``short_beside_s``: mean over short flows that begin during a long flow to the same user; ``short_alone_s``: over
     the other short flows. ``refused_share``: share of the packets that arrived at the central unit. ``times_s``,
     ``occupancy``: of its buffer, in packets; ``full_after_s``: when the buffer was first full; ``full_share``: share of
@@ -180,6 +183,8 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
         chosen = ends[(size <= SHORT_BYTES) & group]
         measured[f"short_{name}_s"] = float(chosen.mean()) if len(chosen) else None
         measured[f"short_{name}"] = len(chosen)
+    by_cqi = [ends[(size <= SHORT_BYTES) & (quality == cqi)] for cqi in range(16)]
+    measured["short_by_cqi_s"] = [float(each.mean()) if len(each) else None for each in by_cqi]
     capacity = description["radio"].get("buffer_bytes", BUFFERS["3 MB"]) // 1500
     return measured | occupancy(queues["time_s"], queues["unit_packets"], capacity)
 
@@ -400,6 +405,19 @@ def _channel_claims(load: str) -> Iterator[Claim]:
         yield _claim(load, own, statement, published, _gain(load, scheduler), judged, **more, group=statement)
         text = "The same over round robin's, which ignores the channel"
         yield _claim(load, f"{own}-net", text, published, partial(_net, load, scheduler), judged, group=statement)
+    for kind, scheduler, agrees, words in (
+        ("pfs", PFS, values_above(0.5), "above half"),
+        ("mrfs", MRFS, values_below(0.5), "below half"),
+    ):
+        statement = f"Variance of short flows' FCT that a line over the CQI explains, {scheduler}"
+        published = "linear" if scheduler == PFS else "not linear"
+        line = partial(_linearity, load, scheduler)
+        yield _claim(load, f"10b-line-{kind}", statement, published, line, (agrees, words), unit="share")
+    pfs, mrfs = ({"load": load, "scheduler": each} for each in (PFS, MRFS))
+    gains = [Measure("10b", column, pfs, mrfs) for column in ("short_good_s", "fct_mean_s")]
+    statement = "Gain by MRFS of flows of at most 10 KB in good channels over that of all flows"
+    most = partial(_ratio_of_gains, gains)
+    yield _claim(load, "10b-most", statement, "especially", most, _ABOVE_1)
     short = "Mean FCT of flows of at most 10 KB"
     for quality in QUALITIES:
         found, _ = _compare(load, "10b", f"short_{quality}_s", schedulers, operator.truediv)
@@ -412,6 +430,23 @@ def _channel_claims(load: str) -> Iterator[Claim]:
         if quality == "bad":
             published, more["figure"] = "two orders of magnitude", _HUNDREDFOLD
         yield _claim(load, f"10b-{quality}", statement, published, found, _SIGNIFICANT, **more)
+
+
+def _ratio_of_gains(gains: Sequence[Measure], data: Data) -> Values:
+    return ratio(*(gain(data) for gain in gains))
+
+
+def _linearity(load: str, scheduler: str, data: Data) -> Values:
+    """Return the share of the variance of the mean FCT that a line over the CQI explains, by repetition."""
+    trials = data["10b"].at(load=load, scheduler=scheduler)
+    if "short_by_cqi_s" not in trials.columns:
+        return {}
+    found = {}
+    for repetition, means in trials.select("repetition", "short_by_cqi_s").iter_rows():
+        points = [(cqi, mean) for cqi, mean in enumerate(means) if mean is not None and math.isfinite(mean)]
+        if len(points) > 2:
+            found[repetition] = float(np.corrcoef(np.array(points).T)[0, 1] ** 2)
+    return found
 
 
 def _buffer_claims(load: str) -> Iterator[Claim]:
@@ -503,6 +538,19 @@ def _explain_quality(load: str, data: Data) -> str:
             )
         texts.append(f"{text}.")
     return " ".join(texts)
+
+
+_UNTRIED = untried_claims(
+    (
+        "540",
+        "§3.3",
+        "Queueing delay with 1024 packets per user",
+        "up to 540 ms",
+        "From a cited work on TCP beside URLLC.",
+    ),
+    ("cluster", "§4.1", "Flows of a data mining cluster, to 1 GB", "–", "The paper shows no result by workload."),
+    ("dual", "§5", "Users attached to two distributed units", "minimal modifications", "The paper evaluates none."),
+)
 
 
 # ---- figures
@@ -737,13 +785,16 @@ PUBLICATION = SimulatedPublication(
     title="pDCell: an End-to-End Transport Protocol for Mobile Edge Computing Architectures",
     citation="Fiandrino, de la Oliva, Widmer & Kogan, ICDCN 2019, doi:10.1145/3288599.3288636",
     experiments=EXPERIMENTS,
-    claims=tuple(
-        claim
-        for each in EXPERIMENTS
-        for load in MODES
-        for made in (_transport_claims, _channel_claims, _buffer_claims, _scale_claims)
-        for claim in made(load)
-        if claim.experiment == each.name
+    claims=(
+        *(
+            claim
+            for each in EXPERIMENTS
+            for load in MODES
+            for made in (_transport_claims, _channel_claims, _buffer_claims, _scale_claims)
+            for claim in made(load)
+            if claim.experiment == each.name
+        ),
+        *_UNTRIED,
     ),
     answers=(
         Answer(

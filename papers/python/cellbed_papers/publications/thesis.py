@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -25,6 +26,7 @@ from cellbed_papers.publication import (
     Input,
     Measure,
     Range,
+    Recorded,
     Role,
     Swept,
     SweptPublication,
@@ -32,12 +34,12 @@ from cellbed_papers.publication import (
     Values,
     describe_parts,
     determination,
-    nothing,
     pair_repetitions,
     quantity,
     ratio,
     rounds,
     slope,
+    untried_claims,
     values_above,
     values_below,
 )
@@ -131,7 +133,7 @@ _HIGH = {"rate": "10 /s", "queue": "infinite", "policy": "none"}
 _MADE = ("lte-2016.up",)
 """The input whose stand-in was derived from the claims of §6.6."""
 _COMPUTE = ("compute",)
-"""The input in place of the thesis's models and frameworks, on which the share of compute depends."""
+"""The input in place of the models and frameworks of the thesis."""
 _POLICIES: dict[str, tuple[tuple[str, Range | None], ...]] = {
     "halve": (("9 times", (9, 9)), ("3.5 times", (3.5, 3.5))),
     "reduce-resolution": (("–", None), ("–", None)),
@@ -169,6 +171,22 @@ def _workloads(key: str, image: str, text: str) -> dict[str, Any]:
     return {"workload": {"keys": ["workload.kind", "nodes.endpoint.count", key], "levels": levels}}
 
 
+_RATES = {"lte": (20, 80), "5g": (75, 200), "5g-window": (25, 200)}
+"""Highest rates of uplink and downlink, Mbit/s, by role (§5.3)."""
+_CAPACITIES = (2, 3, 4, 5, 6, 8, 10)
+"""Rates of a constant uplink under load, Mbit/s."""
+
+
+def _name_rate(rate: int) -> str:
+    return f"{rate} Mbit/s"
+
+
+_RECORDINGS = Recorded(
+    "archive",
+    "The recordings",
+    "§5.3",
+    traces=tuple(f"{{trace:{role}.{way}}}" for role in _RATES for way in ("up", "down")),
+)
 EXPERIMENTS = (
     Swept(
         "E1",
@@ -223,6 +241,14 @@ EXPERIMENTS = (
             "levels": {"rate": ["10 /s", "2 /s"], "queue": ["infinite", "100 kB"]},
         },
         worst=True,
+    ),
+    Swept(
+        "threshold",
+        "Capacity under load",
+        "§6.6",
+        {"capacity": {"key": "links.mobile.up", "levels": {rate: rate for rate in map(_name_rate, _CAPACITIES)}}},
+        changes={"nodes.endpoint.count": 1, "workload.rate": "10 /s", "duration": "60 s"},
+        short={"repetitions": 1, "levels": {"capacity": ["3 Mbit/s", "8 Mbit/s"]}, "changes": {"duration": "8 s"}},
     ),
     Swept(
         "6G",
@@ -368,7 +394,47 @@ def _explain_formula(data: Data) -> str:
     )
 
 
+def _find_threshold(data: Data) -> Values:
+    """Return the lowest capacity, Mbit/s, with a median uplink latency below a second here and at all higher ones."""
+    levels = [
+        (each, data["threshold"].values("uplink_p50_s", capacity=_name_rate(each))) for each in reversed(_CAPACITIES)
+    ]
+    found: Values = {}
+    for repetition in levels[0][1]:
+        for capacity, latencies in levels:
+            if latencies.get(repetition, math.inf) >= 1:
+                break
+            found[repetition] = capacity
+    return found
+
+
 # ---- claims
+
+
+def _archive_claims() -> Iterator[Claim]:
+    def measure(trace: str, column: str, other: str = "") -> Measure:
+        return Measure("archive", column, {"trace": trace}, {"trace": other} if other else None)
+
+    for role, rates in _RATES.items():
+        for way, words, rate in zip(("up", "down"), ("Uplink", "Downlink"), rates, strict=True):
+            name, statement = f"{role}.{way}", f"{words} of the {role} recording, highest second, Mbit/s"
+            yield Claim(
+                f"rate-{role}-{way}", "archive", "§5.3", statement, f"up to {rate}", measure(name, "most"), "number",
+                figure=(rate, rate), made=(name,),
+            )  # fmt: skip
+        yield Claim(
+            f"asymmetry-{role}", "archive", "§5.3", f"Downlink over uplink of the {role} recording, mean rate",
+            "significantly lower uplink", measure(f"{role}.down", "mean", f"{role}.up"), "ratio", f"above {NEAR:g}",
+            values_above(NEAR), made=(f"{role}.up", f"{role}.down"),
+        )  # fmt: skip
+    for column, words, published, agrees in (
+        ("p10", "P10", "largely from 10", values_above(10)),
+        ("p90", "P90", "largely to 25", values_below(25)),
+    ):
+        yield Claim(
+            f"window-{column}", "archive", "§5.3", f"Uplink of the 5g-window recording, {words} of seconds, Mbit/s",
+            published, measure("5g-window.up", column), "number", "in the range", agrees, made=("5g-window.up",),
+        )  # fmt: skip
 
 
 _5G, _LTE, _WINDOW, _6G = ({"network": name} for name in ("5G", "LTE", "5G behind a window", "6G"))
@@ -380,6 +446,11 @@ def _network_claims() -> tuple[Claim, ...]:
             "compute", "E1", "§6.3", "Compute in the median latency (5G)", "up to 80 %",
             _share("E1", "remote_p50_s", "latency_p50_s", **_5G), "share", "most of it", values_above(0.5), (_5G,),
             figure=(0.8, 0.8), made=_COMPUTE,
+        ),
+        Claim(
+            "plateau", "E1", "§6.3", "Median compute over the P1 latency (5G)", "a plateau",
+            _share("E1", "remote_p50_s", "latency_p01_s", **_5G), "share", "most of it", values_above(0.5), (_5G,),
+            made=_COMPUTE,
         ),
         Claim(
             "network-p99", "E1", "§6.3", "Network in the P99 latency (LTE)", "up to 80 %",
@@ -455,6 +526,10 @@ def _place_claims() -> tuple[Claim, ...]:
             Measure("E3", "latency_p50_s", edge), "time", "below 100 ms", values_below(0.1), (edge,),
         ),
         Claim(
+            "outliers", "E3", "§6.5", "Maximum latency at the edge", "some above 1 s",
+            Measure("E3", "latency_max_s", edge), "time", "above 1 s", values_above(1), (edge,), made=("5g.up",),
+        ),
+        Claim(
             "slope-p1", "E3", "§6.5", "P1 uplink latency per core one-way delay, ms per ms", "about 1",
             _slope("uplink_p01_s"), "number", "0.7 to 1.5", (0.7, 1.5), (edge, far), figure=(1, 1),
         ),
@@ -485,6 +560,10 @@ def _place_claims() -> tuple[Claim, ...]:
 def _load_claims() -> tuple[Claim, ...]:
     high, low = _HIGH, _HIGH | {"rate": "2 /s"}
     return (
+        Claim(
+            "threshold", "threshold", "§6.6", "Lowest capacity with a median uplink latency below 1 s at 10 /s, Mbit/s",
+            "around 5", _find_threshold, "number", figure=(5, 5), made=("images",),
+        ),
         Claim(
             "good", "E4", "§6.6", "Median uplink latency at 2 requests a second", "below 100 ms",
             Measure("E4", "uplink_p50_s", low), "time", "below 100 ms", values_below(0.1), (low,), made=_MADE,
@@ -551,26 +630,13 @@ def _projection_claims() -> tuple[Claim, ...]:
     )  # fmt: skip
 
 
-_CAMPAIGN = "The archive's entries are single recordings; the campaign over days, hours and places is not published."
-
-
-def _untried_claims() -> Iterator[Claim]:
-    for key, section, statement, published, why in (
-        ("days", "§5.3", "Rates by hour and day", "lower at peak hours", _CAMPAIGN),
-        (
-            "threshold", "§6.6", "Uplink rate below which 10 requests a second collapse", "5 Mbit/s",
-            "No experiment varies the rate of a constant link.",
-        ),
-        (
-            "plateau", "§6.6", "P99 uplink latency under load, without further growth", "a plateau",
-            "The thesis reads it off a figure, and states no criterion.",
-        ),
-        (
-            "outliers", "§6.5", "Outliers of the latency at the edge", "above 1 s",
-            "The thesis gives no share of the requests.",
-        ),
-    ):  # fmt: skip
-        yield Claim(key, "", section, statement, published, nothing, untried=why)
+_UNPUBLISHED = "The recordings of the core's round trips are not published."
+_UNTRIED = untried_claims(
+    ("core-tail", "§5.3", "Round trips of the core", "a long right tail", _UNPUBLISHED),
+    ("core-peak", "§5.3", "Round trips of the core at peak hours", "slightly longer", _UNPUBLISHED),
+    ("core-modes", "§5.3", "Round trips to EU-West-3", "two modes", _UNPUBLISHED),
+    ("days", "§5.2", "Places, hours and operators", "one place and two hours", "The thesis compares none."),
+)
 
 
 # ---- main findings
@@ -644,14 +710,15 @@ PUBLICATION = SweptPublication(
     "and for the load the trace's poorest seconds only, at 2 requests a second, too. Its intervals are wide, and "
     "percentiles of few requests are refused.",
     roles=ROLES,
-    experiments=tuple(replace(each, short={"repetitions": 3, **each.short}) for each in EXPERIMENTS),
+    experiments=(_RECORDINGS, *(replace(each, short={"repetitions": 3, **each.short}) for each in EXPERIMENTS)),
     claims=(
+        *_archive_claims(),
         *_network_claims(),
         *_workload_claims(),
         *_place_claims(),
         *_load_claims(),
         *_projection_claims(),
-        *_untried_claims(),
+        *_UNTRIED,
     ),
     answers=(
         Answer(

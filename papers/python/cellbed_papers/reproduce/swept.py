@@ -23,11 +23,13 @@ from cellbed.extension.trials import (
     runner,
     virtual_model,
 )
-from cellbed_papers.publication import MEAN, Input, Role, Swept, SweptPublication, Trials
+from cellbed_papers.publication import MEAN, Input, Recorded, Role, Swept, SweptPublication, Trials
 from cellbed_papers.reproduce.page import Result, values_in
 
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
+OPPORTUNITY_BITS = 12_000
+"""Bits of a delivery opportunity."""
 _TRACE = "{trace:"
 
 
@@ -53,7 +55,9 @@ class Sweeps:
         repeats: int = 1,
         running: bool = True,
     ) -> None:
-        chosen = [each.shorten() if short else each for each in publication.select_experiments(names, "--experiment")]
+        selected = publication.select_experiments(names, "--experiment")
+        chosen = [each.shorten() if short else each for each in selected if isinstance(each, Swept)]
+        self._recorded = [each for each in selected if isinstance(each, Recorded)]
         name = publication.name + "-short" * short
         self._publication, self._execution, self._short, self._repeats = publication, execution, short, repeats
         self.folder, self._other = out / name, out / f"{name}-virtual"
@@ -61,14 +65,14 @@ class Sweeps:
             self.folder, self._other = self._other, self.folder
         with temporary_folder() as temporary:
             place = self.folder if running else temporary
-            self.played = traces(publication, chosen, place / "traces", given)
+            self.played = traces(publication, [*chosen, *self._recorded], place / "traces", given)
             plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
         lacking = {each.name: describe_unpredicted(plan) if execution.virtual else "" for each, plan in plans}
         self.plans = [(each, plan) for each, plan in plans if not lacking[each.name]]
         self.skipped = [
             f"{name}: skipped, since {kinds} has no model in virtual time." for name, kinds in lacking.items() if kinds
         ]
-        if not self.plans:
+        if not self.plans and not self._recorded:
             raise CellbedError("\n".join([*self.skipped, "run without --virtual, or choose another experiment"]))
 
     def _write(self, experiment: Swept, place: Path) -> Path:
@@ -152,9 +156,11 @@ class Sweeps:
         notes = [*(f"{', '.join(names)}: {note}" for note, names in lacking.items()), *self.skipped]
         if not self._execution.limits:
             notes.append("CPU and memory of the nodes were not limited (--no-limits).")
+        data = {each.name: measure_rates(self.played, each.traces) for each in self._recorded}
+        data |= {place.name: collect(place) for place in self._folders if (place / DATASET).is_file()}
         return Result(
             self._publication,
-            {place.name: collect(place) for place in self._folders if (place / DATASET).is_file()},
+            data,
             [*self.played, *self._publication.inputs],
             self._short,
             command,
@@ -198,7 +204,7 @@ def deviations(publication: SweptPublication, experiment: Swept, scenario: Mappi
 
 
 def traces(
-    publication: SweptPublication, chosen: Sequence[Swept], folder: Path, given: Path | None
+    publication: SweptPublication, chosen: Sequence[Swept | Recorded], folder: Path, given: Path | None
 ) -> dict[Input, str]:
     """Return the trace of each direction of each role in the chosen experiments, as scenarios name it: a file in the
     folder `given`, else an entry of the user's archive, else a stand-in, which is written to `folder`. Errors:
@@ -249,6 +255,29 @@ def _stand_in(role: Role, way: str, folder: Path) -> Path:
     return path
 
 
+def measure_rates(played: Mapping[Input, str], traces: Sequence[str], parts: int = 5) -> Trials:
+    """Return rates of traces, Mbit/s: mean, maximum and percentiles of the seconds. parts: equal parts of a trace, each
+    a repetition.
+
+    Errors: :class:`CellbedError`, OSError.
+    """
+    import numpy as np
+    import polars as pl
+
+    rows = []
+    for point, (each, trace) in enumerate(played.items()):
+        if f"{_TRACE}{each.name}}}" not in traces:
+            continue
+        stamps = np.loadtxt(inputs.check(resolve(trace, Path()).path), comments="#", ndmin=1)
+        rates = np.histogram(stamps, np.arange(0, stamps[-1] + 1, 1000))[0] * OPPORTUNITY_BITS / 1e6
+        for repetition, part in enumerate(np.array_split(rates, parts), 1):
+            if len(part):
+                least, most = np.percentile(part, (10, 90))
+                row = {"point": point, "trace": each.name, "repetition": repetition, "status": "complete"}
+                rows.append(row | {"mean": part.mean(), "most": part.max(), "p10": least, "p90": most})
+    return Trials(pl.DataFrame(rows))
+
+
 def _find_poorest(trace: str, duration_ns: float) -> int:
     """Return the begin of a trial, ms, with the poorest part of the trace in the trial's last two thirds."""
     import numpy as np
@@ -292,6 +321,7 @@ def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
     packets = (requests["bytes_up"] / SEGMENT).ceil()
     window = requests["tcp"].struct.field("cwnd") if "tcp" in requests.columns else requests["cwnd"]
     return found | {
+        "latency_max_s": _float(requests["latency_s"].max()),
         "bytes_up_p50": _float(requests["bytes_up"].median()),
         "packets_p50": _float(packets.median()),
         "packets_mean": _float(packets.mean()),
