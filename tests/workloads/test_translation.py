@@ -84,6 +84,18 @@ def test_a_model_of_the_users_own_needs_no_sentencepiece(tiny: Path, tmp_path: P
     assert check("cellbed_node.offloading.translator", model=str(tmp_path)) is None
 
 
+def test_a_model_in_pytorch_translates(tmp_path: Path) -> None:
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package, reason="needs PyTorch: pip install 'cellbed[torch]'")
+    marian.write_for_torch(tmp_path, shape=TINY)
+    task = translator.load(str(tmp_path))
+    sentence = sentences.sentence(1, 1).encode()
+    assert task.compute(task.decode(sentence))
+    (tmp_path / "model.safetensors").write_bytes(b"no model")
+    with pytest.raises(ModelError, match="transformers cannot load this model"):
+        check("cellbed_node.offloading.translator", model=str(tmp_path))
+
+
 def test_malformed_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no model\.bin"):
         translator.load(str(tmp_path))

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import random
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -31,13 +32,13 @@ from cellbed.workloads.image_classification.photographs import data_bank
 from cellbed.workloads.plates import frames
 from cellbed.workloads.plates import kind as plates
 from cellbed.workloads.segmentation import scenes
-from cellbed_node.offloading import inference, jpeg, person, screen
+from cellbed_node.offloading import classifier, images, inference, jpeg, person, screen
 from cellbed_node.offloading import plate_reader as reader
 from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.camera import plate_of
 from cellbed_node.offloading.classifier import load
 from cellbed_node.offloading.endpoint import Images, OffloadedRequest, UnusableInputError
-from cellbed_node.offloading.task import ModelError
+from cellbed_node.offloading.task import ModelError, check
 from in_process import cellbed
 from scenario_text import NODES
 from workload_needs import needs_person, needs_reader
@@ -144,6 +145,74 @@ def test_a_model_of_the_users_own_runs_with_its_code(tmp_path: Path) -> None:
     assert task.compute(task.decode(_frame(0)[1])) == b"3 channels"
 
 
+def _pytorch_model(path: Path) -> Path:
+    """Write a network that returns the means of the channels."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'cellbed[torch]'")
+
+    class Means(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, image: Any) -> Any:
+            return image.mean((2, 3), keepdim=True)
+
+    example = (torch.zeros(1, 3, 8, 8),)
+    if path.suffix == ".pt2":
+        torch.export.save(torch.export.export(Means(), example), path)
+    else:
+        torch.jit.trace(Means(), example).save(str(path))
+    return path
+
+
+def _keras_model(path: Path) -> Path:
+    """Write a network that returns the means of the channels."""
+    keras = pytest.importorskip("keras", reason="needs TensorFlow: pip install 'cellbed[tensorflow]'")
+    image = keras.Input((3, 8, 8))
+    pooled = keras.layers.GlobalAveragePooling2D(data_format="channels_first", keepdims=True)
+    keras.Model(image, pooled(image)).save(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["own.pt2", "own.pt", "own.keras"])
+def test_a_model_of_the_users_own_runs_in_its_runtime(tmp_path: Path, name: str) -> None:
+    model = (_keras_model if name.endswith(".keras") else _pytorch_model)(tmp_path / name)
+    (tmp_path / "own.py").write_text(CODE.replace("{outputs[0].shape[1]} channels", "{outputs[0].ravel()[1]:.0f}"))
+    options = {"model": str(model), "code": str(tmp_path / "own.py")}
+    check(classifier.__name__, **options)
+    task = load(**options)
+    assert task.compute(task.decode(_jpeg((320, 200), 10, 200, 10))) in (b"199", b"200", b"201")
+    model.write_bytes(b"this is not a model")
+    with pytest.raises(ModelError, match=rf"{name}: (PyTorch|TensorFlow) cannot load this model"):
+        check(classifier.__name__, **options)
+
+
+def test_the_seeded_network_of_keras_has_the_size_of_the_paper(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras", reason="needs TensorFlow: pip install 'cellbed[tensorflow]'")
+    path = mobilenet.seeded_model(tmp_path, "tensorflow")
+    assert 3_400_000 < keras.models.load_model(path).count_params() < 3_600_000
+    task = load(str(path), images.__name__)
+    reply = task.compute(task.decode(_jpeg((320, 200), 10, 200, 10)))
+    assert re.fullmatch(rb"class [0-9]{1,3}", reply)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ('model = "own.onnx"\nruntime = "tensorflow"', "the ending of 'model' names its runtime"),
+        (
+            'model = "own.bin"',
+            "no runtime for this ending; write a network with one of .onnx, .tflite, .keras, .pt2, .pt",
+        ),
+        ('model = "own.keras"', "missing: write the Python file with preprocess and postprocess"),
+    ],
+)
+def test_a_runtime_that_does_not_fit_the_model_is_named(tmp_path: Path, keys: str, problem: str) -> None:
+    for name in ("own.onnx", "own.bin", "own.keras"):
+        (tmp_path / name).write_bytes(b"")
+    application = f'[apps.vision]\nkind = "image-classification"\n{KEYS}{keys}\n'
+    (tmp_path / "vision.toml").write_text(NAMED + application)
+    done = cellbed("run", tmp_path / "vision.toml", "--dry-run")
+    assert done.returncode == 2
+    assert problem in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
@@ -225,7 +294,7 @@ def test_a_model_that_takes_no_photograph_is_refused(
 
 def test_what_is_no_model_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "own.onnx"
-    spec = SimpleNamespace(model=path, images=1)
+    spec = SimpleNamespace(model=path, code=None, runtime=None, images=1)
     with pytest.raises(CellbedError, match=r"workload\.model: .*no such model file"):
         image_classification.prepare(spec, tmp_path, lambda _: None)
     path.write_bytes(b"this is not a model")

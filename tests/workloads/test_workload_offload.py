@@ -102,7 +102,9 @@ def cache() -> Path:
 
 def _spec(**changes: Any) -> SimpleNamespace:
     load = {"on": "edge", "arrivals": "periodic", "rate": 10.0, "policy": None, "timeout": 10 * SECOND}
-    return SimpleNamespace(**(load | {"model": None, "workers": None, "images": 10} | changes))
+    return SimpleNamespace(
+        **(load | {"model": None, "workers": None, "images": 10, "code": None, "runtime": None} | changes)
+    )
 
 
 @pytest.fixture

@@ -46,12 +46,12 @@ def build_file(file: Path, build: Callable[[Path], None]) -> None:
         write_whole(file, build)
 
 
-def build_elsewhere(what: str, module: str, path: Path, seed: int) -> None:
+def build_elsewhere(what: str, module: str, path: Path, seed: int, *more: str) -> None:
     """Run `module` as a program that builds `what` at `path`. Raises CellbedError.
 
     In a separate process: libraries for models start threads and use much memory, and our caller may be about to fork.
     """
-    command = [sys.executable, "-P", "-m", module, str(path), str(seed)]
+    command = [sys.executable, "-P", "-m", module, str(path), str(seed), *more]
     result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
     )

@@ -1,7 +1,6 @@
 """The task of image classification, in ONNX Runtime: from the bytes of a JPEG to a class."""
 
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cellbed_node.offloading.task import ModelError
+from cellbed_node.offloading import inference
+from cellbed_node.offloading.images import decode
+from cellbed_node.offloading.runtimes import open_session
+from cellbed_node.offloading.task import ModelError, Task
 
 # Mean and standard deviation of ImageNet's channels, with which published classifiers were trained.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32) * 255
@@ -28,49 +30,6 @@ class Input:
     channels_first: bool
     height: int
     width: int
-
-
-def load_onnx_runtime() -> Any:
-    """Return the module ``onnxruntime``, imported without its vendor's telemetry.
-
-    Otherwise ONNX Runtime writes a device identifier below the cache folder and, after some seconds, resolves the name
-    of its vendor's host. These lookups would be part of the measurement.
-    """
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime  # noqa: TID251 - here, after the setting
-
-    return onnxruntime
-
-
-def open_session(path: Path) -> Any:
-    """Return a model in ONNX Runtime, on one thread that sleeps when idle. Raises ModelError."""
-    if not path.is_file():
-        raise ModelError(f"{path}: no such model file")
-    onnxruntime = load_onnx_runtime()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    # ONNX Runtime has a class for each kind of failure, and no common one.
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ModelError(f"{path}: ONNX Runtime cannot load this model: {reason}") from error
-
-
-def decode(photograph: bytes) -> Image.Image:
-    """Return a photograph in RGB. Raises ValueError for a damaged one."""
-    try:
-        with Image.open(io.BytesIO(photograph)) as image:
-            # A few bytes can claim a huge image; images of cameras are far below this limit.
-            if image.width * image.height > 200_000_000:
-                raise ValueError(f"{image.width} × {image.height} pixels are too many")
-            return image.convert("RGB")
-    # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
-    except Exception as error:
-        raise ValueError(f"cannot be decoded: {error}") from error
 
 
 class Classifier:
@@ -96,8 +55,11 @@ class Classifier:
         return f"class {int(np.argmax(self._session.run([self._output], {self.input.name: image})[0]))}"
 
 
-def load(model: str) -> Classifier:
-    """Return the classifier of a model file, warmed up with a grey image. Raises ModelError."""
+def load(model: str, code: str = "") -> Task:
+    """Return the classifier of a model file, warmed up with a grey image. code: the processing of the network
+    (:mod:`.inference`); without it, a model in ONNX with one image. Raises ModelError."""
+    if code:
+        return inference.load(model, code)
     classifier = Classifier(Path(model))
     grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
     buffer = io.BytesIO()

@@ -13,7 +13,8 @@ from PIL import Image
 
 from cellbed_node.offloading import inference
 from cellbed_node.offloading.camera import plain
-from cellbed_node.offloading.classifier import decode, open_session
+from cellbed_node.offloading.images import decode
+from cellbed_node.offloading.runtimes import open_session
 from cellbed_node.offloading.task import Task
 
 DETECTION, RECOGNITION = "ch_PP-OCRv4_det_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"

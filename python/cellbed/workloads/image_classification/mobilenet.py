@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.workloads.cache import Note, build_elsewhere, build_file, silent
+from cellbed_node.offloading.runtimes import RUNTIMES
 
 NOTE = "seeded weights: compute is real, labels are not"
 NOTE_DETAIL = (
@@ -41,13 +42,26 @@ _BOTTLENECKS = (
 _FIRST, _LAST = 32, 1280
 
 
-def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the model's file under ``cache``, built if missing. Raises CellbedError if it cannot be built."""
-    path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.onnx"
+def seeded_model(cache: Path, runtime: str = "onnx", *, seed: int = SEED, note: Note = silent) -> Path:
+    """Return the model's file for a runtime under ``cache``, built if missing. Raises CellbedError if it cannot be
+    built."""
+    path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}{RUNTIMES[runtime].suffixes[0]}"
     if not path.is_file():
         note(f"building MobileNetV2 with seeded weights, once: {path}")
-        build_file(path, lambda temporary: build_elsewhere("MobileNetV2", __name__, temporary, seed))
+        build_file(path, lambda temporary: build_elsewhere("MobileNetV2", __name__, temporary, seed, path.suffix))
     return path
+
+
+def write(path: Path, seed: int, suffix: str) -> None:
+    """Write the model's file. suffix: ending of files of the runtime."""
+    if suffix == ".onnx":
+        path.write_bytes(build(seed))
+        return
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    keras.applications.MobileNetV2(weights=None).save(whole := path.with_suffix(suffix))
+    whole.rename(path)
 
 
 def build(seed: int = SEED) -> bytes:
@@ -175,4 +189,4 @@ class _Graph:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_bytes(build(int(sys.argv[2])))
+    write(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -11,10 +11,10 @@ from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
 from cellbed.scenario.fields import CODE_FILE, FILE
 from cellbed.scenario.roles import Role
 from cellbed_node import inputs
+from cellbed_node.offloading.runtimes import RUNTIMES, find_runtime
 
 FUNCTIONS = ("preprocess", "postprocess")
 """Functions of the user's Python file."""
-_RUNTIMES: dict[str, dict[str, str]] = {".onnx": {}, ".tflite": {"ai-edge-litert": "vision"}}
 
 
 class Offloading(Load):
@@ -57,7 +57,9 @@ class Vision(Offloading):
     """Images go from the endpoints to a node over MQTT, where a network computes the replies."""
 
     model: Annotated[pathlib.Path, FILE] | None = Field(
-        None, description="The user's own network in ONNX (.onnx) or LiteRT format (.tflite), with 'code'."
+        None,
+        description="The user's own network, with 'code', for ONNX Runtime (.onnx), LiteRT (.tflite), TensorFlow "
+        "(.keras) or PyTorch (.pt2, .pt).",
     )
     code: Annotated[pathlib.Path, CODE_FILE] | None = Field(
         None,
@@ -65,14 +67,21 @@ class Vision(Offloading):
     )
 
     @property
+    def needs_code(self) -> bool:
+        """Return whether the user's network needs the user's processing."""
+        return True
+
+    @property
     def packages(self) -> dict[str, str]:
-        return _RUNTIMES.get(self.model.suffix, {}) if self.model is not None else {}
+        runtime = None if self.model is None else find_runtime(self.model)
+        return {runtime.package: runtime.extra} if runtime is not None and runtime.extra else {}
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         yield from super().misfits(groups, duration)
-        if self.model is not None and self.model.suffix not in _RUNTIMES:
-            yield "model", "neither a network in ONNX (.onnx) nor in LiteRT format (.tflite): convert it"
-        if self.model is not None and self.code is None:
+        if self.model is not None and find_runtime(self.model) is None:
+            endings = ", ".join(ending for each in RUNTIMES.values() for ending in each.suffixes)
+            yield "model", f"no runtime for this ending; write a network with one of {endings}"
+        if self.model is not None and self.code is None and self.needs_code:
             yield "code", "missing: write the Python file with preprocess and postprocess for 'model'"
         if self.code is not None:
             if self.model is None:

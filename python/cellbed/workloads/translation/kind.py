@@ -9,7 +9,7 @@ KIND = Kind(
     client="cellbed_node.offloading.sentences",
     task="cellbed_node.offloading.translator",
     bank=lambda table, cache, note: sentences.data_bank(cache, count=table.sentences, note=note),
-    model=lambda table, cache, note: marian.seeded_model(cache, note=note),
+    model=lambda table, cache, note: marian.seeded_model(cache, table.runtime or "ctranslate2", note=note),
     seeded=Caution(marian.NOTE, marian.NOTE_DETAIL),
     data=Caution(sentences.NOTE),
     measures=(Measure("bytes_up", "sentence sent", "B"), Measure("bytes_down", "translation received", "B")),

@@ -47,13 +47,40 @@ BASE = Shape()
 """Shape of OPUS-MT's models, with the vocabulary of English to German."""
 
 
-def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the model's folder under ``cache``, built if missing. Raises CellbedError if it cannot be built."""
-    folder = cache / f"marian-{_FORMAT}-{seed}"
+def seeded_model(cache: Path, runtime: str = "ctranslate2", *, seed: int = SEED, note: Note = silent) -> Path:
+    """Return the model's folder for a runtime under ``cache``, built if missing. Raises CellbedError if it cannot be
+    built."""
+    folder = cache / f"marian-{_FORMAT}-{seed}{'-torch' * (runtime == 'torch')}"
     if not folder.is_dir():
-        note(f"building MarianMT with seeded weights (80 MB), once: {folder}")
-        build_folder(folder, lambda temporary: build_elsewhere("MarianMT", __name__, temporary, seed))
+        note(f"building MarianMT with seeded weights ({'300' if runtime == 'torch' else '80'} MB), once: {folder}")
+        build_folder(folder, lambda temporary: build_elsewhere("MarianMT", __name__, temporary, seed, runtime))
     return folder
+
+
+def write_for_torch(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
+    """Build the model in the format of transformers and write it into an existing folder. Beams as in OPUS-MT's
+    models."""
+    import torch
+    import transformers
+
+    pieces, tokeniser = _source_pieces(seed)
+    # The padding is the last piece, as in OPUS-MT's models.
+    names = [*pieces, *(f"<{number}>" for number in range(len(pieces), shape.vocabulary - 1)), "<pad>"]
+    torch.manual_seed(seed)
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in (
+        ("layers", shape.layers), ("attention_heads", shape.heads), ("ffn_dim", shape.feed_forward))}  # fmt: skip
+    last = shape.vocabulary - 1
+    config = transformers.MarianConfig(
+        vocab_size=shape.vocabulary, d_model=shape.width, num_beams=6, eos_token_id=0, pad_token_id=last,
+        decoder_start_token_id=last, forced_eos_token_id=None, activation_function="swish", scale_embedding=True,
+        **sizes,
+    )  # fmt: skip
+    transformers.MarianMTModel(config).save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({name: at for at, name in enumerate(names)}), encoding="utf-8")
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(tokeniser)
+    (folder / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "de"}\n', encoding="utf-8")
+    (folder / "seeded.json").write_text(json.dumps({"seed": seed, **asdict(shape)}) + "\n", encoding="utf-8")
 
 
 def write(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
@@ -141,4 +168,4 @@ def _weights(seed: int, shape: Shape) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), int(sys.argv[2]))
+    (write_for_torch if sys.argv[3] == "torch" else write)(Path(sys.argv[1]), int(sys.argv[2]))
