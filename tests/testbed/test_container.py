@@ -25,6 +25,7 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.machine.state import Record, records
 from cellbed.testbed.nodes.backend import Backend, Limits
 from cellbed.testbed.nodes.container import INSIDE, RUNTIME, ContainerError, find_image
+from cellbed.testbed.nodes.devices import DeviceError, find_devices
 from cellbed.testbed.plan import Node
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
@@ -279,6 +280,73 @@ def test_a_container_that_cannot_run_is_an_error_that_names_the_remedy(
     with pytest.raises(CellbedError, match="needs crun: sudo apt install crun"), bed(record, broken, None):
         pass
     wait_for_end(record)
+
+
+CDI = """
+cdiVersion: 0.6.0
+kind: example.org/random
+containerEdits:
+  env: [FROM_ALL=1]
+devices:
+  - name: "0"
+    containerEdits:
+      env: [FROM_DEVICE=0]
+      deviceNodes: [{{path: /dev/my-random, hostPath: /dev/urandom}}]
+      mounts: [{{hostPath: {library}, containerPath: /usr/lib/library.so, options: [ro, bind]}}]
+      hooks: [{{hookName: createContainer, path: /bin/sh, args: [sh, -c, "touch {hooked}"]}}]
+"""
+
+
+def test_devices_of_a_container_are_files_of_this_machine_and_those_of_specifications(
+    tmp_path: Path, image: str, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cdi").mkdir()
+    (library := tmp_path / "library.so").write_text("a library\n")
+    specification = CDI.format(library=library, hooked=tmp_path / "hooked")
+    (tmp_path / "cdi" / "random.yaml").write_text(specification)
+    monkeypatch.setattr("cellbed.testbed.nodes.devices.FOLDERS", (tmp_path / "none", tmp_path / "cdi"))
+    table = table_of(image, devices=["/dev/full", "example.org/random=0"])
+    with bed(record, table, None) as testbed:
+        node = testbed.nodes["edge"]
+        read = "head -c 4 /dev/my-random | wc -c; cat /usr/lib/library.so; echo $FROM_ALL $FROM_DEVICE"
+        assert inside(node, read).split() == ["4", "a", "library", "1", "0"]
+        assert inside(node, "test -c /dev/full && echo x > /dev/full || echo full") == "full\n"
+        assert inside(node, "test -e /dev/kmsg || echo hidden") == "hidden\n"
+    assert (tmp_path / "hooked").exists()
+    wait_for_end(record)
+
+
+@pytest.mark.parametrize(
+    ("device", "problem"),
+    [
+        ("/dev/nothing", "there is no device /dev/nothing"),
+        ("/etc/passwd", "/etc/passwd is not a device: write a device file below /dev"),
+        ("/dev/../etc/passwd", "is not a device"),
+        ("gpu", "'gpu' is no device: write a device file below /dev, or a CDI name"),
+        ("example.org/random=1", "no device 'example.org/random=1' in .*: did you mean 'example.org/random=0'?"),
+    ],
+)
+def test_a_device_that_is_missing_is_named(tmp_path: Path, device: str, problem: str) -> None:
+    (tmp_path / "random.yaml").write_text(CDI.format(library="/lib", hooked="/dev/null"))
+    with pytest.raises(DeviceError, match=problem):
+        find_devices([device], (tmp_path,))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "kind: x",
+        "devices: [1]\nkind: x",
+        "{",
+        "a: &b [*b]",
+        "kind: x\ndevices: [{name: y, containerEdits: {mounts: [{}]}}]",
+    ],
+)
+def test_a_malformed_specification_is_one_clear_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "wrong.yaml").write_text(content)
+    with pytest.raises(DeviceError, match=r"wrong\.yaml: not a specification of CDI"):
+        find_devices(["example.org/random=0"], (tmp_path,))
 
 
 SCRIPT = """

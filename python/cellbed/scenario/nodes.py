@@ -142,6 +142,12 @@ class ContainerBackend(Backend):
     )
     environment: dict[str, str] = Field({}, description="Environment variables beyond the image's.")
     mounts: list[Mount] = Field([], description="Files and folders of this machine.")
+    devices: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
+        [],
+        max_length=64,
+        description="Devices of this machine: files below /dev, or names of CDI.",
+        examples=[["nvidia.com/gpu=all", "/dev/kvm"]],
+    )
 
     @property
     def files(self) -> object:

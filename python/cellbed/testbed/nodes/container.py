@@ -28,6 +28,7 @@ from cellbed.testbed.machine.process import Place, Streams, signal_inhabitants, 
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Setup, Strain
 from cellbed.testbed.nodes.copies import close_after, make_folder, open_folder, read, root_of
+from cellbed.testbed.nodes.devices import DeviceError, Edits, find_devices
 from cellbed.testbed.nodes.namespace import LocalNode
 from cellbed_node.agent import Disk
 from cellbed_node.processes import find, kill, last_line
@@ -203,6 +204,7 @@ class ContainerNode(LocalNode):
         self._holder: subprocess.Popen[bytes] | None = None
         self._image_lock = self._root = self._store = -1
         self._user: dict[str, Any] = _ROOT
+        self._devices = Edits()
         self._spawned = 0
 
     @staticmethod
@@ -215,6 +217,10 @@ class ContainerNode(LocalNode):
             find_image(table.image, table.engine)
         except ContainerError as error:
             yield "image", str(error)
+        try:
+            find_devices(table.devices)
+        except DeviceError as error:
+            yield "devices", str(error)
 
     @staticmethod
     def missing(
@@ -236,7 +242,10 @@ class ContainerNode(LocalNode):
         home = "/root"
         if not _is_mapped():
             self._user, home = _user(image.config.get("User", ""), root)
-        given = dict(each.partition("=")[::2] for each in image.config.get("Env") or [])
+        self._devices = find_devices(self.table.devices)
+        given = dict(
+            each.partition("=")[::2] for each in (*(image.config.get("Env") or []), *self._devices.environment)
+        )
         self._environment = {
             **{"PATH": PATH, "HOME": home, "HOSTNAME": self.name, **given, **self.table.environment},
             RUN_VARIABLE: self.setup.run,
@@ -406,8 +415,12 @@ class ContainerNode(LocalNode):
                 _mount("/sys", "sysfs", [*no, "ro"]),
                 _mount("/sys/fs/cgroup", "tmpfs", [*no, "mode=755"]),
                 *(_mount(target, "bind", ["rbind", mode], source) for source, target, mode in binds),
+                *(_mount(target, "bind", list(options), source) for source, target, options in self._devices.binds),
                 _mount(INSIDE, "bind", ["bind", "ro"], str(INIT)),
             ],
+            "hooks": {
+                name: [hook for other, hook in self._devices.hooks if other == name] for name, _ in self._devices.hooks
+            },
             # The container shares the network and user namespaces of the runtime's process.
             "linux": {
                 "namespaces": [{"type": each} for each in ("pid", "ipc", "uts", "mount")],
