@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,12 @@ def _links(role: str) -> list[str]:
 
 
 _LINKS = ["links.mobile.up", "links.mobile.down"]
+_FRAMEWORKS = (
+    find_spec("tensorflow") is not None,
+    find_spec("torch") is not None and find_spec("transformers") is not None,
+)
+"""Whether this machine has the frameworks of images and of text (table 4.1)."""
+_IMAGES, _TEXT = "tensorflow" if _FRAMEWORKS[0] else "onnx", "torch" if _FRAMEWORKS[1] else "ctranslate2"
 _SCENARIO: dict[str, Any] = {
     "name": "thesis",
     "duration": "120 s",
@@ -116,6 +123,7 @@ _SCENARIO: dict[str, Any] = {
     "transport": {"congestion_control": "cubic", "slow_start_after_idle": True},
     "workload": {
         "kind": "image-classification",
+        "runtime": _IMAGES,
         "server": "edge",
         "rate": "1 /s",
         "timeout": "60 s",
@@ -167,8 +175,11 @@ def _draw_over_delay(trials: Trials) -> Figure:
 
 
 def _workloads(key: str, image: str, text: str) -> dict[str, Any]:
-    levels = {"image": ["image-classification", 4, image], "text": ["translation", 1, text]}
-    return {"workload": {"keys": ["workload.kind", "nodes.endpoint.count", key], "levels": levels}}
+    levels = {
+        "image": ["image-classification", _IMAGES, 4, image],
+        "text": ["translation", _TEXT, 1, text],
+    }
+    return {"workload": {"keys": ["workload.kind", "workload.runtime", "nodes.endpoint.count", key], "levels": levels}}
 
 
 _RATES = {"lte": (20, 80), "5g": (75, 200), "5g-window": (25, 200)}
@@ -744,6 +755,8 @@ PUBLICATION = SweptPublication(
     ),
     inputs=(
         Input("images", "photographs of ours, with a median of 65 KB", True),
-        Input("compute", "ONNX Runtime and CTranslate2 with seeded weights in place of TensorFlow and PyTorch", True),
+        Input(
+            "compute", f"seeded weights in {_IMAGES} and {_TEXT}; the thesis: TensorFlow, PyTorch", not all(_FRAMEWORKS)
+        ),
     ),
 )
