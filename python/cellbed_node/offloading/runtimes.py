@@ -128,7 +128,6 @@ def _torch(path: Path) -> Network:
     import torch
 
     torch.set_num_threads(1)
-    torch.set_num_interop_threads(1)
     if path.suffix == ".pt2":
         model = torch.export.load(path).module()
     else:

@@ -75,7 +75,6 @@ class TorchModel:
         import transformers
 
         torch.set_num_threads(1)
-        torch.set_num_interop_threads(1)
         try:
             self._tokeniser = transformers.MarianTokenizer.from_pretrained(folder, local_files_only=True)
             self._model = transformers.MarianMTModel.from_pretrained(folder, local_files_only=True).eval()
