@@ -38,6 +38,7 @@ GOOD: dict[str, bytes] = {
     "iperf3": REPORT,
     "ping": made.PING,
     "nrscope": made.nrscope(),
+    "hsdpa": made.HSDPA,
     "csv": made.CSV,
     "parquet": parquet(),
     "cellreplay": made.LIGHT_UP,

@@ -10,7 +10,7 @@ from cellbed.archive import TraceError
 from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.recordings.importing import recognise
-from recorded_files import MS, SECOND, half
+from recorded_files import HSDPA, MS, SECOND, half
 
 
 @pytest.fixture
@@ -436,3 +436,48 @@ def test_probes_without_an_answer_are_counted(folder: Path, text: str, count: in
 )
 def test_output_that_is_no_ping_is_refused(folder: Path, text: str, reason: str) -> None:
     assert reason in refusal(folder, "ping", text)
+
+
+PUBLISHED = {
+    "lumos5g": "run_num,seq_num,latitude,nrStatus,Throughput,mobility_mode\n"
+    "1,1,44.97,CONNECTED,500.5,walking\n1,2,44.97,CONNECTED,0,walking\n1,3,44.97,NONE,20,walking\n",
+    "5gophers": "protocol,num_tcp_conn,seq_num,anonymized_mCid,radio_type,throughput_mbps,nrStatus\n"
+    "TCP,8,1,3,5G,500.5,CONNECTED\nTCP,8,2,3,5G,0,CONNECTED\nTCP,8,3,3,4G,20,NONE\n",
+    "irish": "Timestamp,Longitude,Latitude,NetworkMode,CQI,DL_bitrate,UL_bitrate,PINGAVG\n"
+    "2019.12.14_10.16.30,-8,51,5G,9,500500,90,-\n2019.12.14_10.16.31,-8,51,5G,9,0,90,12\n"
+    "2019.12.14_10.16.32,-8,51,LTE,9,20000,90,-\n",
+}
+"""Invented rows in the layouts of published data sets."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_tables_of_published_data_sets_need_no_options(folder: Path, name: str) -> None:
+    draft = imported(folder, "csv", PUBLISHED[name])
+    assert rows(draft, "downlink") == [(0, 500.5e6), (SECOND, 0.0), (2 * SECOND, 20e6)]
+    assert list(draft.parts) == ["downlink"]
+
+
+def test_named_columns_precede_those_of_a_published_data_set(folder: Path) -> None:
+    draft = imported(folder, "csv", PUBLISHED["irish"], Options(columns={"round-trip": "PINGAVG:ms"}))
+    assert list(draft.parts) == ["round-trip"]
+    draft = imported(folder, "csv", PUBLISHED["lumos5g"], Options(columns={"downlink": "Throughput:kbit/s"}))
+    assert rows(draft, "downlink")[0] == (0, 500.5e3)
+
+
+def test_several_runs_in_one_table_are_refused_with_a_remedy(folder: Path) -> None:
+    again = "".join(f"2,{second},44.97,CONNECTED,7,walking\n" for second in (1, 2, 3))
+    assert "another run begins here: write each run into a separate file" in refusal(
+        folder, "csv", PUBLISHED["lumos5g"] + again
+    )
+
+
+def test_downloads_on_the_move_have_the_rate_since_the_line_before(folder: Path) -> None:
+    draft = imported(folder, "hsdpa", HSDPA)
+    assert rows(draft, "downlink") == [(0, 1.984e6), (SECOND, 1.532e6), (2 * SECOND, 0.0)]
+    assert lengths(draft)["downlink"] == (3, 3250 * MS)
+    assert draft.about.date == "2011-03-13T07:06:39Z"
+    odd = HSDPA + b"1300000003 73250 60.1 11.5 x 1000\n1300000004 74250 60.1 11.5 5 0\n"
+    draft = imported(folder, "hsdpa", odd)
+    assert lengths(draft)["downlink"] == (3, 3250 * MS)
+    assert "2 rows of the downlink are left out: line 4: not a sample" in " ".join(draft.notes)
+    assert "not a sample" in refusal(folder, "hsdpa", b"1 2 3\n" * 4)

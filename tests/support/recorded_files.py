@@ -19,6 +19,12 @@ PING = (
     b"rtt min/avg/max/mdev = 20.000/25.000/30.000/5.000 ms\n"
 )
 CSV = b"time_s,downlink_mbit_s,rtt_ms\n0,10.5,20\n0.5,11,\n1.0,0,35.5\n"
+HSDPA = (
+    b"1300000000 70000 60.123456 11.5 248000 1000\n"
+    b"1300000001 71000 60.1235  11.500001 191500 1000\n"
+    b"1300000002 72250 -60 11.500002 0 1250\n"
+)
+"""Invented downloads of 1.984, 1.532 and 0 Mbit/s, in the layout of the Norwegian logs."""
 LIGHT_UP = b"0 20 0 1 2\n100 21 0 1 3\n200 20 0 2 2\n"
 LIGHT_DOWN = b"0 22 0 1\n100 20 0 1\n200 25 0 0\n"
 

@@ -30,6 +30,13 @@ _PREFIXES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _RATE_UNIT: Final = re.compile(r"([kmgKMG]?)(?:[bB]it/s|bps|b/s|(B/s|Bps))")
 _NAME: Final = re.compile(r"(time|at|uplink|downlink|rate|rtt|round_trip)_(.{1,20})", re.IGNORECASE | re.DOTALL)
 _MEANINGS: Final = {"at": "time", "rtt": "round-trip", "round_trip": "round-trip"}
+_PUBLISHED: Final[Mapping[frozenset[str], Mapping[str, str]]] = {
+    # Lumos5G 1.0; 5Gophers 1.0, on foot; G-NetTrack Pro, as in the Irish data sets, with times in ISO 8601.
+    frozenset({"run_num", "seq_num", "Throughput"}): {"time": "seq_num:s", "downlink": "Throughput:Mbit/s"},
+    frozenset({"num_tcp_conn", "throughput_mbps"}): {"time": "seq_num:s", "downlink": "throughput_mbps:Mbit/s"},
+    frozenset({"NetworkMode", "Timestamp", "DL_bitrate"}): {"downlink": "DL_bitrate:kbit/s"},
+}
+"""Columns of published tables by meaning, as a user would write them, by names that only such a table has."""
 _LONGEST_NUMBER: Final = 9
 """Maximum digits of a column's number: Python refuses to convert thousands of digits."""
 
@@ -64,6 +71,9 @@ def map_columns(
     values, no other values are read.
     Raises TraceError with the option to use if columns are missing or ambiguous.
     """
+    published = next((columns for marks, columns in _PUBLISHED.items() if marks.issubset(names)), {})
+    values_asked = bool(asked.keys() & set(PARTS))
+    asked = {what: column for what, column in published.items() if what == "time" or not values_asked} | dict(asked)
     for what in asked:
         if what not in ("time", *PARTS):
             raise TraceError(f"--column {in_quotes(what)}=…: a column is one of time, {', '.join(PARTS)}")

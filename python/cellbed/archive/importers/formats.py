@@ -14,7 +14,7 @@ from pathlib import Path
 import cellbed
 from cellbed.archive.entry import Draft, Step
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers import iperf3, nrscope, parquet_table, ping, text_table
+from cellbed.archive.importers import hsdpa, iperf3, nrscope, parquet_table, ping, text_table
 from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.format import (
     Format,
@@ -110,6 +110,15 @@ def _read_nrscope(path: Path, draft: Draft, options: Options, progress: Progress
         nrscope.read(path, options.device, options.part(), draft)
 
 
+def _line_of_hsdpa(_: Path, head: bytes) -> str | None:
+    return "its lines have time, place, bytes and ms" if hsdpa.FIRST_LINE.match(head) else None
+
+
+def _read_hsdpa(path: Path, draft: Draft, _: Options, progress: Progress | None) -> None:
+    with report_errors(path, progress):
+        hsdpa.read(path, draft)
+
+
 _LINES = 200
 """Number of lines examined at the beginning of a file."""
 _LEAST_NUMBERS = 0.8
@@ -143,9 +152,8 @@ def _read_mahimahi(path: Path, draft: Draft, options: Options, progress: Progres
 
 def _layout_of_table(path: Path, head: bytes) -> str | None:
     """Return the layout as text, if all lines have the same number of cells, at least two, and are not from ping."""
-    shape = (
-        None if head.lstrip()[:1] in (b"{", b"[") or head.startswith(nrscope.FIRST_LINE) else text_table.layout(head)
-    )
+    other = head.lstrip()[:1] in (b"{", b"[") or head.startswith(nrscope.FIRST_LINE) or hsdpa.FIRST_LINE.match(head)
+    shape = None if other else text_table.layout(head)
     if shape is None or (shape.delimiter == " " and _reply_of_ping(path, head)):
         return None
     return f"its lines have {len(shape.names)} cells between {text_table.DELIMITERS[shape.delimiter]}"
@@ -197,6 +205,7 @@ FORMATS = (
     Format("iperf3", "a report of iperf3", _key_of_iperf3, _read_iperf3, frozenset({"direction", "device"})),
     Format("ping", "the output of ping", _reply_of_ping, _read_ping, frozenset({"interval_ns"})),
     Format("nrscope", "a log of NR-Scope", _names_of_nrscope, _read_nrscope, frozenset({"direction", "device"})),
+    Format("hsdpa", "a log of downloads on the move (Riiser et al.)", _line_of_hsdpa, _read_hsdpa),
     Format("csv", "a table (CSV)", _layout_of_table, _read_csv, _OF_TABLES),
     Format("parquet", "a table (Parquet)", lambda _, head: _magic(head, "Parquet"), _read_parquet, _OF_TABLES),
 )  # fmt: skip
