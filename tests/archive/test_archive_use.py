@@ -109,6 +109,14 @@ def test_an_entry_is_written_in_the_files_of_other_programs(archive: Archive, tm
     _run("traces", "export", "walk", "--format", "rate", "--bin", "500 ms", "-o", str(tmp_path / "rates"))
     rates = (tmp_path / "rates" / "rate-downlink.csv").read_text().splitlines()
     assert rates == ["time_s,rate_bit_s", "0.0,3000000.0", "0.5,3000000.0"]
+    with archive.draft(About(origin="recorded")) as draft:
+        write_rates(draft, "downlink", [(0, 1e6), (600_000_000, 3e6), (900_000_000, 0.0)], 1_200_000_000)
+        archive.keep(draft, "steps", replace=False)
+    for width, stored in (((), ["0.0,1000000.0", "0.6,3000000.0", "0.9,0.0"]),
+                          (("--bin", "500 ms"), ["0.0,1000000.0", "0.5,2000000.0", "1.0,0.0"])):  # fmt: skip
+        folder = tmp_path / f"steps{len(width)}"
+        _run("traces", "export", "steps", "--format", "rate", *width, "-o", str(folder))
+        assert (folder / "rate-downlink.csv").read_text().splitlines()[1:] == stored
     done = CliRunner().invoke(app, ["traces", "export", "walk", "--format", "rtt", "-o", str(tmp_path / "rtt")])
     assert "'walk' has no round-trip times" in str(done.exception)
     assert not (tmp_path / "rtt").exists()

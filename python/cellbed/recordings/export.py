@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+import numpy as np
 import polars as pl
 
 from cellbed.archive import Archive
@@ -34,6 +35,7 @@ MAHIMAHI_BYTES = 1500
 """IP bytes of full packets per opportunity of Mahimahi: 1504 bytes, minus 4 that Mahimahi adds to each packet."""
 
 LEAST_BIN_NS = 1_000_000
+USUAL_BIN_NS = 100_000_000
 
 README = "README"
 
@@ -55,12 +57,12 @@ def export(
     *,
     name: str,
     train: tuple[int | None, int | None] = (None, None),
-    bin_ns: int = 100_000_000,
+    bin_ns: int | None = None,
 ) -> Exported:
     """Write a recording in another format into the directory `folder`, which must be empty or not exist.
 
     name: name of the recording, used for Mahimahi's traces. train: number of packets of the trains that become light
-    rows, uplink and downlink. bin_ns: bins of rates.
+    rows, uplink and downlink. bin_ns: bins of rates; default: 100 ms.
 
     Errors: :class:`RecordingError` for missing data, and for failed writes.
     """
@@ -74,7 +76,7 @@ def export(
         lacking = "train that was answered: it shows no round-trip time"
     else:
         saturated = [way for way in WAYS if recording.packets("heavy", way)["arrived_ns"].count()]
-        tables = {way: rates(recording, way, _check_width(bin_ns)) for way in saturated}
+        tables = {way: rates(recording, way, _check_width(bin_ns or USUAL_BIN_NS)) for way in saturated}
         lacking = "saturation in either direction: it shows no rate"
     if not tables:
         raise RecordingError(f"the recording has no {lacking}")
@@ -182,11 +184,11 @@ def _command(derived: dict[Way, CellReplay]) -> list[str]:
     return words
 
 
-def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int = 100_000_000) -> Exported:
+def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_ns: int | None = None) -> Exported:
     """Write an entry in another format into the directory `folder`, which must be empty or not exist.
 
-    mahimahi: ``NAME.up`` and ``NAME.down``. rate: the opportunities of each direction over bins of bin_ns, or the
-    original rates. rtt: round-trip times; empty if there was no answer.
+    mahimahi: ``NAME.up`` and ``NAME.down``. rate: the rate of each direction over bins of bin_ns; by default original
+    rates, and opportunities over 100 ms. rtt: round-trip times; empty if there was no answer.
 
     Errors: :class:`RecordingError` for data that the entry lacks, and for failed writes;
     :class:`cellbed.archive.TraceError` for damaged data.
@@ -202,7 +204,7 @@ def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_n
         files = {f"{name}.{_SHORT[part]}": series for part, series in found.items()}
         notes = _trace_notes({_SHORT[part]: shlex.quote(f"{name}.{_SHORT[part]}") for part in found})
     else:
-        make = _round_trips if to == "rtt" else partial(_rates, bin_ns=_check_width(bin_ns))
+        make = _round_trips if to == "rtt" else partial(_rates, bin_ns=bin_ns and _check_width(bin_ns))
         files = {_name(part): make(series) for part, series in found.items()}
         notes = _replay_notes(found)
     about = archive.entry(name).about
@@ -221,10 +223,18 @@ def _trace_notes(files: Mapping[str, str]) -> list[str]:
     return [shell, f"There is no trace of the {missing}: mm-link wants one of each direction."]
 
 
-def _rates(series: Series, bin_ns: int) -> pl.DataFrame:
+def _rates(series: Series, bin_ns: int | None) -> pl.DataFrame:
     """Return columns time_s and rate_bit_s, in the format of a scenario's rate series."""
+    if series.content is Content.RATE and bin_ns is None:
+        return series.scan().select(time_s=(pl.col("at_ns") / 1e9).round(9), rate_bit_s=pl.col("bit_s")).collect()
+    bin_ns = bin_ns or USUAL_BIN_NS
     if series.content is Content.RATE:
-        return series.scan().select(time_s=pl.col("at_ns") / 1e9, rate_bit_s=pl.col("bit_s")).collect()
+        rows = series.scan().collect()
+        bounds = np.append(rows["at_ns"].to_numpy(), series.duration_ns).astype(np.float64)
+        offered = np.append(0, np.cumsum(rows["bit_s"].to_numpy() * np.diff(bounds) / 1e9))
+        ends = np.append(np.arange(0.0, series.duration_ns, bin_ns), series.duration_ns)
+        means = np.diff(np.interp(ends, bounds, offered)) / np.diff(ends) * 1e9
+        return pl.DataFrame({"time_s": ends[:-1] / 1e9, "rate_bit_s": means})
     # An opportunity counts for the time before it, so that an opportunity at the end of a loop is in the last bin.
     bin_of = (pl.col("at_ns").clip(1) - 1) // bin_ns
     counted = series.scan().group_by(bin=bin_of).agg(count=pl.len())

@@ -320,8 +320,9 @@ def export(
         ),
     ] = None,
     bin_ns: Annotated[
-        int, typer.Option("--bin", parser=duration, metavar="TIME", help="rate: width of the bins.")
-    ] = "100 ms",  # type: ignore[assignment]
+        int | None,
+        typer.Option("--bin", parser=duration, metavar="TIME", help="rate: bin width. Default: 100 ms, or as stored."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Export an entry or a recording to the file formats of other programs.
