@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from archive_examples import MS, SECOND, copied, write_opportunities, write_roun
 from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry
 from cellbed.cli.main import app
+from cellbed.report.plot import label_decades
 from cellbed.report.trace_pictures import (
     SEVERAL,
     Panel,
@@ -196,3 +198,20 @@ def test_rates_durations_figures_and_moments_are_written_to_be_read() -> None:
     dates |= {"2025-03-14T08:59:59.5+02:00": "2025-03-14 08:59 +02:00", "2025-03": "2025-03"}
     assert {each: date_words(each) for each in dates} == dates
     assert all(read in sentence(About(origin="recorded", date=each), SECOND) for each, read in dates.items())
+
+
+def test_labels_of_logarithmic_axes_do_not_overlap_for_any_span() -> None:
+    random = np.random.default_rng(48)
+    for least, factor in zip(10 ** random.uniform(0, 3, 60), 10 ** random.uniform(0.01, 2, 60), strict=True):
+        axes = Figure(figsize=(11, 3.1)).subplots()
+        axes.set(xscale="log", yscale="log", xlim=(least, least * factor), ylim=(least, least * factor))
+        for axis in (axes.xaxis, axes.yaxis):
+            label_decades(axis, least, least * factor)
+        axes.figure.draw_without_rendering()
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            boxes = [
+                tick.label1.get_window_extent() for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+            ]
+            assert len(boxes) > 2
+            assert not any(one.overlaps(other) for one, other in pairwise(boxes)), (least, factor)

@@ -195,7 +195,6 @@ _STEPS: tuple[tuple[float, ...], ...] = (
     (1, 2, 5),
     (1, 1.5, 2, 3, 5, 7),
     (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
-    tuple(step / 20 for step in range(20, 200)),
 )
 """Round numbers of a decade for logarithmic axes, for ever smaller parts of a decade."""
 
@@ -322,23 +321,25 @@ def _lighten(colour: str) -> str:
 
 def label_decades(axis: Axis, least: float, most: float) -> None:
     """Set ticks at round numbers of a logarithmic axis from `least` to `most`; fewer decades get more ticks."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     least = max(least, 1e-9)
     if most < 1.4 * least:
         # Otherwise no round number would be on the axis.
         least, most = least / 1.3, most * 1.3
         axis.set_view_interval(least, most, ignore=True)
-    axis.set_major_locator(LogLocator(subs=_steps(least, most)))
+    steps = _steps(least, most)
+    axis.set_major_locator(LogLocator(subs=steps) if steps else MaxNLocator(8))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def _steps(least: float, most: float) -> tuple[float, ...]:
-    """Return the smallest set of steps with at least four labels, the first in the lowest quarter of the axis."""
+    """Return the least set of steps with at least four labels, the first in the lowest quarter of the axis; none for
+    a small part of a decade."""
     for steps in _STEPS:
         labels = [step * 10.0**decade for decade in range(-9, 16) for step in steps]
         seen = [label for label in labels if least <= label <= most]
         if len(seen) >= 4 and seen[0] <= least * (most / least) ** 0.25:
             return steps
-    return _STEPS[-1]
+    return ()
