@@ -13,7 +13,7 @@ is synthetic. Records of a real place can replace it (docs/how-to/recording.md#r
 
 Further places come from two studies, with the part of their round-trip times behind the tower:
 
-* `att-cloud-5g`, `att-cloud-4g`: S. Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and
+* `att-cloud-5g`, `att-cloud-4g`: H. Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and
   Application Performance", IEEE Transactions on Mobile Computing, 2024, Table II: a cloud server from AT&T's phones,
   40.7 ± 7.4 ms over 5G and 47.2 ± 0.6 ms over 4G. Of these, 6.1 and 17.2 ms reach the edge server at the tower, which
   leaves 34.6 and 30 ms. Widths follow the published deviations.

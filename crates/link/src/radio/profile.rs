@@ -292,7 +292,7 @@ impl Condition {
 }
 
 /// Handovers while driving: every 33.3 s (Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol
-/// and Application Performance", IEEE Transactions on Mobile Computing, 2023, §VI-B; every 14 s in a subway). The gap
+/// and Application Performance", IEEE Transactions on Mobile Computing, 2024, §VI-B; every 14 s in a subway). The gap
 /// is ours.
 const HANDOVER: Handover = Handover {
     every: ms(33_300),

@@ -186,7 +186,7 @@ def radio(profile: str, mobility: str, obstacle: str, obstacle_at: Sequence[int]
         name="radio",
         about={"technology": "5g"},
         citation="docs/reference/radio.md; handovers and obstacles: Lim et al., An Empirical Study of 5G, IEEE "
-        "Transactions on Mobile Computing, 2023, §VI",
+        "Transactions on Mobile Computing, 2024, §VI",
         cited="docs/reference/radio.md states which parts of the radio model are published. Published: time between "
         "handovers; loss behind obstacles. Ours: length of gaps, how an obstacle comes and goes.",
         make=make,

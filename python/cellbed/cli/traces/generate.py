@@ -131,7 +131,7 @@ def radio(
     """The radio model under saturation, with handovers.
 
     docs/reference/radio.md states which parts of the model are published. Handovers and obstacles: Lim et al., An
-    Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. The lengths of gaps and the onset and end
+    Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2024, §VI. The lengths of gaps and the onset and end
     of an obstacle are cellbed's own.
 
     \b
