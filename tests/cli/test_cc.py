@@ -1,15 +1,19 @@
 """``cellbed cc``."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from cellbed.archive import Archive
 from cellbed.cli.cc import _show
+from cellbed.recordings.recording import write_recording
 from in_process import cellbed
 from law_examples import fixed
+from recording_examples import calibrated, walk
 
 
 def test_ls_lists_shipped_laws_that_run_in_virtual_time() -> None:
@@ -84,7 +88,34 @@ def test_compare_has_the_fairness_among_rivals(tmp_path: Path) -> None:
     assert "Share of the bytes that each law gets beside a rival" in (folder / "report.html").read_text()
 
 
+def test_compare_takes_recorded_networks(bare_archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "street.csv").write_text("time_s,downlink_mbit_s\n0,8\n1,4\n2,6\n3,6\n")
+    (tmp_path / "walk.up").write_text("4\n8\n")
+    (tmp_path / "walk.down").write_text("1\n2\n")
+    cellbed("traces", "add", "street.csv", "--name", "tram", cwd=tmp_path, status=0)
+    write_recording(calibrated(walk()), tmp_path / "both")
+    links = "street.csv,tram,walk,both,10 Mbit/s"
+    words = ["cc", "compare", "--laws", "cubic", "--links", links, "--seconds", "3", "--virtual", "--repetitions", "1"]
+    done = cellbed(*words, "--json", cwd=tmp_path, status=0)
+    found = {each["link"]: each["throughput_mbit_s"] for each in json.loads(done.stdout)}
+    assert set(found) == set(links.split(","))
+    assert found["street.csv"] == found["tram"]
+    assert 3 < found["tram"] < 7
+    assert 8 < found["walk"] < found["both"] < 17, "downlinks of 12 and 16 Mbit/s"
+    stamps = [int(line) for line in (tmp_path / "laws" / "traces" / "street.csv.down").read_text().split()]
+    assert sum(stamp <= 1000 for stamp in stamps) == 666
+    tables = tomllib.loads((tmp_path / "laws" / "laws.toml").read_text())["factors"]["link"]["levels"]
+    assert (tables["tram"]["up"], tables["tram"]["down"]) == ("unlimited", "tram.down")
+    assert tables["both"]["kind"] == "recording"
+
+
 def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name, content in (
+        *(("one.up", "1\n"), ("a/one.down", "1\n"), ("odd.txt", "hello\n"), ("numbers", "1\n2\n")),
+        ("column.csv", "when,downlink_mbit_s\n0,8\n1,4\n"),
+    ):
+        (tmp_path / name).write_text(content)
     for laws, links, flows, problem in (
         ("cubic,/no such", "10 Mbit/s", "1", "/no such"),
         ("cubic,vegass", "10 Mbit/s", "1", "there is no law 'vegass': did you mean 'vegas'"),
@@ -94,6 +125,12 @@ def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:
         ("cubic", "20", "1", "'20' has no unit: write '20 Mbit/s'"),
         ("cubic", "20 Mbps", "1", "write '20 Mbit/s'"),
         ("cubic", "10 Mbit/s", "0", "--flows"),
+        ("cubic", "one.up", "1", "one.up: not recorded: downlink"),
+        ("cubic", "one", "1", "one: not recorded: downlink"),
+        ("cubic", "odd.txt", "1", "odd.txt: unknown format"),
+        ("cubic", "column.csv", "1", "write --column time=COLUMN:UNIT to `cellbed traces add "),
+        ("cubic", "numbers", "1", "numbers: a trace without its direction: end its name in .up or .down"),
+        ("cubic", "./a/one,a/one", "1", "two links have the same name"),
     ):
         words = ["cc", "compare", "--laws", laws, "--links", links, "--flows", flows, "--virtual"]
         done = cellbed(*words, cwd=tmp_path, status=2)

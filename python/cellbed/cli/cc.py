@@ -100,7 +100,11 @@ def describe(
 def compare(
     laws: Annotated[str, typer.Option(metavar="LAW,…", help="Laws of `cellbed cc ls`, or headers.")],
     links: Annotated[
-        str, typer.Option(metavar="LINK,…", help="Links: rates, or traces without their endings .up and .down.")
+        str,
+        typer.Option(
+            metavar="LINK,…",
+            help="Links: rates, entries of the archive, traces without endings, recordings; unlimited if unrecorded.",
+        ),
     ],
     flows: Annotated[str, typer.Option(metavar="NUMBER,…", help="Numbers of simultaneous transfers.")] = "1",
     against: Annotated[
@@ -108,7 +112,9 @@ def compare(
     ] = None,
     upload: Annotated[bool, typer.Option("--upload", help="Upload instead of downloading.")] = False,
     seconds: Annotated[int, typer.Option(min=1, max=3600, help="Length of each transfer.")] = 20,
-    delay: Annotated[str, typer.Option(help="One-way delay, with unit.")] = "20 ms",
+    delay: Annotated[
+        str, typer.Option(help="One-way delay, with unit; recordings of two workloads have theirs.")
+    ] = "20 ms",
     queue: Annotated[str, typer.Option(help="Limit of the bottleneck's queue: '1 MB' or '100 packets'.")] = "1 MB",
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="Trials of each point.")] = 3,
     virtual: Annotated[

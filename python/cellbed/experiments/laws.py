@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from cellbed.archive import open_archive, resolve
+from cellbed.archive.series import ENDINGS
 from cellbed.laws.law import KERNEL_CONTROLS, Law, load_shipped, name_of
 from cellbed.measure.repetitions import mean_interval
+from cellbed.recordings.importing import make_traces
+from cellbed.recordings.recording import DESCRIPTION
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
     from cellbed.experiments.sweep.library import Sweep
 
 MEASURES = ("throughput_mbit_s", "rivals_mbit_s", "round_trip_s", "retransmitted")
-_WAYS = ("up", "down")
 _TRANSFERRED = ("round_trip_s", "fairness")
 _PORT = 5201
 _DRAIN_S = 5
@@ -38,11 +41,12 @@ _DRAIN_S = 5
 class Comparison:
     """The laws of bulk transfers to compare.
 
-    laws: in the notation of a scenario. links: rates, or the common part of the names of two traces (NAME.up,
-    NAME.down). flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same
-    link. upload: upload instead of downloading, without rivals. seconds: length of each transfer. delay: one way,
-    beside the link's queue, as text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the
-    flows. virtual: only in virtual time, so that this machine needs none of the laws.
+    laws: in the notation of a scenario. links: rates, entries of the archive, the common part of the names of two
+    traces (NAME.up, NAME.down), recordings in any format. flows: numbers of simultaneous transfers. against: laws of as
+    many rivals, which download over the same link. upload: upload instead of downloading, without rivals. seconds:
+    length of each transfer. delay: one way, beside the link's queue, as text with unit. queue: limit of the
+    bottleneck's drop-tail queue. series: sample the flows. virtual: only in virtual time, so that this machine needs
+    none of the laws.
     """
 
     laws: Sequence[str]
@@ -60,30 +64,28 @@ class Comparison:
     def write(self, folder: Path, beside: Path) -> Path:
         """Write scenario and sweep into a folder; return the sweep file. beside: base of relative paths.
 
-        Errors: :class:`CellbedError` for an invalid law or duration.
+        Errors: :class:`CellbedError` for an invalid law, link or duration.
         """
         laws, rivals = (_laws(each, beside, self.virtual) for each in (self.laws, self.against))
         links = {
-            text if _is_rate(text, beside) else Path(text).name: [_direction(text, way, beside) for way in _WAYS]
-            for text in self.links
+            text if _is_rate(text, beside) else Path(text).name: self._link(text, folder, beside) for text in self.links
         }
+        if len(links) < len(self.links):
+            raise CellbedError("two links have the same name: rename a file or folder")
         way = "" if self.upload else " --reverse"
         node = {"cpus": 1.0, "memory": "256 MiB"}
         scenario: dict[str, Any] = {
             "name": "laws",
             "duration": DURATION.format((self.seconds + _DRAIN_S) * 10**9),
             "nodes": {"endpoint": node, "edge": node},
-            "links": {
-                "mobile": {"base_delay": self.delay, "queue": {"kind": "droptail", "limit": self.queue}},
-                "core": {"edge": "0 ms"},
-            },
+            "links": {"core": {"edge": "0 ms"}},
             "apps": {"bulk": _transfers("edge")},
             **({"transport": {"series": True}} if self.series else {}),
         }
         client = f"iperf3 --client {{bulk.address}} --time {self.seconds}{way} --parallel"
         factors: dict[str, Any] = {
             "law": {"key": "transport.congestion_control", "levels": laws},
-            "link": {"keys": ["links.mobile.up", "links.mobile.down"], "levels": links},
+            "link": {"key": "links.mobile", "levels": links},
         }
         if rivals:
             scenario["nodes"]["rival"] = {"class": "edge", **node}
@@ -99,6 +101,30 @@ class Comparison:
         for name, content in (("laws-scenario.toml", scenario), ("laws.toml", sweep)):
             write_whole(folder / name, partial(Path.write_text, data=tomli_w.dumps(content), encoding="utf-8"))
         return folder / "laws.toml"
+
+    def _link(self, text: str, folder: Path, beside: Path) -> dict[str, Any]:
+        """Return the table of a link. Directions without a recording are unlimited. folder: for converted traces."""
+        queue = {"kind": "droptail", "limit": self.queue}
+        plain = {"up": "unlimited", "down": "unlimited", "base_delay": self.delay, "queue": queue}
+        if _is_rate(text, beside):
+            return {**plain, "up": text, "down": text}
+        archive, path = open_archive(), beside / text
+        found = {way: str(file) for way in ENDINGS if (file := Path(f"{path.absolute()}.{way}")).is_file()}
+        if not found and archive.has(text):
+            entry = archive.entry(text)
+            if entry.recording is not None:
+                return {"kind": "recording", "path": text, "queue": queue}
+            found = {way: f"{text}.{way}" for way, part in ENDINGS.items() if part in entry.parts}
+        elif not found and (path / DESCRIPTION).is_file():
+            return {"kind": "recording", "path": str(path.absolute()), "queue": queue}
+        elif not found and path.exists():
+            found = {way: str(file) for way, file in make_traces(path, folder / "traces", path.name).items()}
+        loaded = "up" if self.upload else "down"
+        if loaded not in found:
+            if found or archive.has(text):
+                raise CellbedError(f"{text}: not recorded: {ENDINGS[loaded]}")
+            resolve(f"{text}.{loaded}", beside)
+        return plain | found
 
     def results(self, sweep: Sweep) -> pl.DataFrame:
         """Return a row for each point: link, flows, law, rivals' law, each of `MEASURES` with its 95 % interval, and
@@ -187,11 +213,3 @@ def _is_rate(link: str, beside: Path) -> bool:
             raise CellbedError(f"not a link: {error}") from None
         return False
     return True
-
-
-def _direction(link: str, way: str, beside: Path) -> str:
-    """Return the capacity of a direction: a trace or a rate."""
-    if _is_rate(link, beside):
-        return link
-    file = beside / f"{link}.{way}"
-    return str(file.absolute()) if file.is_file() else f"{link}.{way}"

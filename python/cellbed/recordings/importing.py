@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.archive import TraceError
-from cellbed.archive.entry import Draft
+from cellbed.archive import TraceError, resolve
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
 from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.importers.format import add_metadata
 from cellbed.archive.index import OTHER_NAMES
-from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
+from cellbed.archive.replayable import write_text
+from cellbed.archive.series import ENDINGS, OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.tool_files import NAMES
 from cellbed.support.ways import WAYS
+from cellbed.support.whole_files import write_whole
+from cellbed_node.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from cellbed.recordings.description import Description
@@ -80,6 +85,46 @@ FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
 def recognise(paths: Sequence[Path], as_format: str | None = None) -> Importer:
     """Return the result of :func:`cellbed.archive.importers.recognise` for all formats."""
     return recognise_among(paths, as_format, FORMATS)
+
+
+def make_traces(path: Path, folder: Path, name: str) -> dict[str, Path]:
+    """Convert a recording in any format to the traces ``NAME.up`` and ``NAME.down`` in a folder.
+
+    Args:
+        path: A file or folder. A trace has the ending ``.up`` or ``.down``, other files of one direction have it in
+            their names.
+        folder: The folder of the traces.
+        name: The common part of their names.
+
+    Returns:
+        The traces by ending, ``up`` and ``down``; an ending without a rate is missing. A trace is returned as it is.
+
+    Raises:
+        TraceError: The recording cannot be read, or has no rate.
+        OSError: A trace cannot be written.
+    """
+    importer, ending = recognise([path]), path.suffix[1:]
+    if importer.format.name == "mahimahi":
+        if ending not in ENDINGS:
+            raise TraceError(f"{path}: a trace without its direction: end its name in .up or .down")
+        resolve(str(path.absolute()), path.parent).check()
+        return {ending: path.absolute()}
+    made = {}
+    with temporary_folder() as temporary:
+        draft = Draft(temporary, About(origin="recorded"))
+        try:
+            importer.read([path], draft)
+        except TraceError as error:
+            more = f" to `cellbed traces add {shlex.quote(str(path))}`, then use the entry" * ("write --" in str(error))
+            raise TraceError(f"{error}{more}") from None
+        for ending, part in ENDINGS.items():
+            if part in draft.parts:
+                made[ending] = folder.absolute() / f"{name}.{ending}"
+                folder.mkdir(parents=True, exist_ok=True)
+                write_whole(made[ending], partial(write_text, draft.parts[part]))
+    if not made:
+        raise TraceError(f"{path}: contains no rate of the uplink or downlink")
+    return made
 
 
 def _fill(draft: Draft, recording: Recording, source: Path) -> None:
