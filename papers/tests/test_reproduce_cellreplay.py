@@ -19,8 +19,8 @@ def test_every_group_of_claims_has_settings_that_are_run_once(tmp_path: Path) ->
     assert {claim.experiment for claim in PUBLICATION.claims} == set(simulations.runs)
     assert len({claim.key for claim in PUBLICATION.claims}) == len(PUBLICATION.claims)
     assert len(simulations.missing) == sum(len(group) for group in simulations.runs.values())
-    with pytest.raises(CellbedError, match="no flow sizes"):
-        given(tmp_path)
+    with pytest.raises(CellbedError, match="--sizes: cellreplay has no such input"):
+        Simulations(PUBLICATION, [], tmp_path, short=True, given={"sizes": [tmp_path]})
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def data() -> Data:
         if experiment.name not in ("round-trips", "probes"):
             continue
         rows = [
-            {"repetition": seed, "status": "complete", **labels, **measure(describe(labels, SHORT, None), seed)}
+            {"repetition": seed, "status": "complete", **labels, **measure(describe(labels, SHORT, {}), seed)}
             for labels in experiment.settings
             for seed in (1, 2)
         ]
@@ -40,7 +40,7 @@ def data() -> Data:
 
 
 def test_effects_that_the_model_is_fitted_to_follow_from_the_inputs(data: Data) -> None:
-    findings = evaluate(PUBLICATION, data, [given(None)[1]])
+    findings = evaluate(PUBLICATION, data, [given([])[1]])
     for short in OPERATORS.values():
         trips = findings[f"2-{short}"]
         assert trips.same == "stand-in"

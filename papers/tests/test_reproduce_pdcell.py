@@ -20,6 +20,7 @@ from in_process import cellbed
 
 NAMES = [each.name for each in PDCELL_PAPER.experiments]
 FLOWS = 200
+OURS = {"sizes": [(1460.0, 1.0)], "cqi": {"kind": "gauss-markov"}}
 
 
 def runs_of(*names: str, short: bool = False) -> dict[str, list[Run]]:
@@ -72,10 +73,40 @@ def test_settings_are_simulations_that_are_run_once() -> None:
     assert keys["11b"] < keys["11a"]
     short = {run.file.name for run in runs_of("9", short=True)["9"]}
     assert not short & {file.name for file in keys["9"]}, "fewer flows are another simulation"
-    one = pdcell.describe({**USUAL, "load": STABLE, "buffer": "15 MB"}, {"flows": 100}, [(1460.0, 1.0)])
+    one = pdcell.describe({**USUAL, "load": STABLE, "buffer": "15 MB"}, {"flows": 100}, OURS)
     assert (one["radio"]["load_of"], one["radio"]["buffer_bytes"]) == ("cell", 15_000_000)
-    share = pdcell.describe({**USUAL, "traffic": pdcell.SHARE}, {"flows": 100}, [(1460.0, 1.0)])
+    share = pdcell.describe({**USUAL, "traffic": pdcell.SHARE}, {"flows": 100}, OURS)
     assert (share["traffic"]["flows"], share["radio"]["share"]) == (500, 0.2)
+
+
+def test_recorded_channel_qualities_are_those_of_the_users(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("good.txt", "bad.txt")]
+    for path, text in zip(paths, ("12 13\n14\n", "2 1 2\n"), strict=True):
+        path.write_text(text)
+    options = [word for path in paths for word in ("--cqi", path.name)]
+    words = ["reproduce", "pdcell", "-f", "10a", "--short", "--dry-run"]
+    done = cellbed(*words, *options, cwd=tmp_path, status=0)
+    assert "channel qualities: good.txt, bad.txt (given)" in done.stdout
+    assert "channel qualities: Gauss-Markov" in cellbed(*words, cwd=tmp_path, status=0).stdout
+    given = Simulations(PDCELL_PAPER, ["10a"], tmp_path, short=True, given={"cqi": paths})
+    sources = {run.labels["cqi"]: run.description["radio"]["cqi"] for run in given.runs["10a"]}
+    assert sources == {"varying": {"kind": "trace", "traces": [[12, 13, 14], [2, 1, 2]]}, "fixed": {"kind": "fixed"}}
+    ours = Simulations(PDCELL_PAPER, ["10a"], tmp_path, short=True)
+    changed = [one.file != other.file for one, other in zip(given.runs["10a"], ours.runs["10a"], strict=True)]
+    assert changed == [run.labels["cqi"] == "varying" for run in ours.runs["10a"]]
+    used = given.result("").inputs
+    assert {each.name: each.stand_in for each in used} == {"flow sizes": True, "channel qualities": False}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("3\n16\n", "cqi:2: '16' is not a whole number to 15"), ("", "cqi: empty"), ("0 0", "nothing can be sent")],
+)
+def test_files_without_channel_qualities_are_one_error(tmp_path: Path, content: str, problem: str) -> None:
+    (tmp_path / "cqi").write_text(content)
+    done = cellbed("reproduce", "pdcell", "--dry-run", "--cqi", "cqi", cwd=tmp_path, status=2)
+    assert problem in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_our_flow_sizes_have_what_is_published() -> None:
@@ -135,7 +166,7 @@ def test_assertions_of_one_statement_count_once(data: Data, found: dict[str, Fin
 
 
 def test_the_page_has_every_claim_and_figure(data: Data) -> None:
-    _, used = pdcell.flow_sizes(None)
+    _, used = pdcell.flow_sizes([])
     result = page.Result(PDCELL_PAPER, data, [used], True, "cellbed reproduce pdcell", "2 processors", ["a note"])
     text = page.page(result)
     for claim in PDCELL_PAPER.claims:

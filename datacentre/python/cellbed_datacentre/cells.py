@@ -213,18 +213,23 @@ def _reports(name: str, folder: Path) -> list[int]:
         if path is None:
             text = obstacle(name, folder, "file of channel qualities")
             raise flow_files.FlowFileError(f"{text}: write a path relative to the simulation file")
-        found = []
-        for line, words in flow_files.rows_of(path):
-            for word in words:
-                if not (word.isdecimal() and word.isascii() and len(word) <= 2 and int(word) <= 15):
-                    shown = ascii(word[:20])
-                    raise flow_files.FlowFileError(
-                        f"{path}:{line}: {shown} is not a whole number to 15: write channel qualities"
-                    )
-                found.append(int(word))
-        if not any(found):
-            shown = "no channel quality above 0: nothing can be sent" if found else "empty"
-            raise flow_files.FlowFileError(f"{path}: {shown}: write channel qualities, 0 to 15")
+        return read_qualities(path)
     except flow_files.FlowFileError as error:
         raise TablesError([Problem(("radio", "cqi", "files"), str(error))]) from None
+
+
+def read_qualities(path: Path) -> list[int]:
+    """Return the channel qualities in a file: whole numbers to 15, between white space. Errors: CellbedError."""
+    found = []
+    for line, words in flow_files.rows_of(path):
+        for word in words:
+            if not (word.isdecimal() and word.isascii() and len(word) <= 2 and int(word) <= 15):
+                shown = ascii(word[:20])
+                raise flow_files.FlowFileError(
+                    f"{path}:{line}: {shown} is not a whole number to 15: write channel qualities"
+                )
+            found.append(int(word))
+    if not any(found):
+        shown = "no channel quality above 0: nothing can be sent" if found else "empty"
+        raise flow_files.FlowFileError(f"{path}: {shown}: write channel qualities, 0 to 15")
     return found

@@ -283,16 +283,16 @@ class SweptPublication(Publication[Swept | Recorded]):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPublication(Publication[Simulated]):
-    """A publication whose experiments are simulations. usual: default levels of a setting, by factor. read: returns the
-    content of a user's file, or of a stand-in. full, short: arguments of `describe`, and ``seeds``. describe: returns
-    the simulation of a setting with this content. measure: runs the simulation with a seed, and returns the columns of
-    its trial."""
+    """A publication whose experiments are simulations. usual: default levels of a setting, by factor. read: returns, by
+    option, the content of a user's files, or of a stand-in if there are none. full, short: arguments of `describe`, and
+    ``seeds``. describe: returns the simulation of a setting with the content by option. measure: runs the simulation
+    with a seed, and returns the columns of its trial."""
 
     usual: Mapping[str, str]
-    read: Callable[[pathlib.Path | None], tuple[Any, Input]]
+    read: Mapping[str, Callable[[Sequence[pathlib.Path]], tuple[Any, Input]]]
     full: Mapping[str, int]
     short: Mapping[str, int]
-    describe: Callable[[Mapping[str, str], Mapping[str, int], Any], dict[str, Any]]
+    describe: Callable[[Mapping[str, str], Mapping[str, int], Mapping[str, Any]], dict[str, Any]]
     measure: Callable[[Mapping[str, Any], int], dict[str, Any]]
 
 

@@ -139,6 +139,14 @@ def _simulate(
             "published values.",
         ),
     ] = None,
+    cqi: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--cqi",
+            help="File of recorded channel qualities: whole numbers to 15, one per 5 ms. Repeatable: user n has file n "
+            "modulo their number, from a random position. Default: a synthetic process.",
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=1000, help="Simulations of each setting.")] = None,
     flows: Annotated[
         int | None, typer.Option("--flows", min=10, max=1_000_000, help="Flows to users in each simulation.")
@@ -154,7 +162,8 @@ def _simulate(
     from cellbed_papers.reproduce.simulated import Simulations
 
     made, scale = _load(ctx.command.name or ""), {"seeds": seeds, "flows": flows}
-    _carry_out(Simulations(made, figure or [], out, short=short, given=sizes, jobs=jobs, **scale), dry_run, as_json)
+    given = {"sizes": [sizes] if sizes else [], "cqi": cqi or []}
+    _carry_out(Simulations(made, figure or [], out, short=short, given=given, jobs=jobs, **scale), dry_run, as_json)
 
 
 def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool) -> None:

@@ -85,14 +85,12 @@ ERRORS = {
 # ---- trials
 
 
-def given(file: Path | None) -> tuple[None, Input]:
-    """Return the description of the network. Errors: :class:`CellbedError` for a file, which has no meaning here."""
-    if file is not None:
-        raise CellbedError("--sizes: CellReplay's experiments have no flow sizes")
+def given(_: Sequence[Path]) -> tuple[None, Input]:
+    """Return the description of the network."""
     return None, Input(MODEL, "our model of two operators in five conditions in place of the live networks", True)
 
 
-def describe(labels: Mapping[str, str], scale: Mapping[str, int], _: None) -> dict[str, Any]:
+def describe(labels: Mapping[str, str], scale: Mapping[str, int], _: Any) -> dict[str, Any]:
     """Return the trial of a setting."""
     profile = f"{OPERATORS[labels['operator']]}-{CONDITIONS[labels['condition']]}"
     return {"profile": profile, "application": labels["application"], **scale}
@@ -387,7 +385,7 @@ PUBLICATION = SimulatedPublication(
     ),
     short_note="A short reproduction: few recordings and trials, so that intervals are wide.",
     usual=_point(next(iter(OPERATORS)), RoundTrips.name),
-    read=given,
+    read={"network": given},
     full={"seconds": 120, "trials": 40, "seeds": 5},
     short={"seconds": 60, "trials": 8, "seeds": 3},
     describe=describe,

@@ -13,7 +13,7 @@ import numpy as np
 
 from cellbed.extension.files import flow_files
 from cellbed.extension.reports import Interval, formats, mean_interval, plot
-from cellbed_datacentre import run_content
+from cellbed_datacentre import read_qualities, run_content
 from cellbed_papers.publication import (
     LARGER,
     NEAR,
@@ -100,25 +100,34 @@ def sizes() -> list[tuple[float, float]]:
     return found[:16] + found[17:]
 
 
-def flow_sizes(file: Path | None) -> tuple[list[tuple[float, float]], Input]:
+def flow_sizes(files: Sequence[Path]) -> tuple[list[tuple[float, float]], Input]:
     """Return the distribution of flow sizes in a file, or ours; and its description. Errors: :class:`CellbedError`."""
-    if file is None:
+    if not files:
         note = "log-uniform from 1460 B to 10 KB (80 % of the flows) and to 3 MB, after published values"
         return sizes(), Input("flow sizes", note, True)
-    return flow_files.read_sizes(file), Input("flow sizes", f"{file.name} (given)", False)
+    return flow_files.read_sizes(files[0]), Input("flow sizes", f"{files[0].name} (given)", False)
+
+
+def channel_qualities(files: Sequence[Path]) -> tuple[dict[str, Any], Input]:
+    """Return the varying channel qualities, recorded or ours, and their description. Errors: :class:`CellbedError`."""
+    if not files:
+        return {"kind": "gauss-markov"}, Input("channel qualities", "Gauss-Markov process around uniform means", True)
+    note = f"{', '.join(each.name for each in files)} (given); a user begins at a random report of a file"
+    return {"kind": "trace", "traces": [read_qualities(each) for each in files]}, Input(
+        "channel qualities", note, False
+    )
 
 
 # ---- simulations
 
 
-def describe(
-    labels: Mapping[str, str], scale: Mapping[str, int], points: Sequence[tuple[float, float]]
-) -> dict[str, Any]:
-    """Return the simulation of a setting in the simulator's format. points: distribution of flow sizes."""
+def describe(labels: Mapping[str, str], scale: Mapping[str, int], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the simulation of a setting in the simulator's format. content: of `flow_sizes` and `channel_qualities`,
+    by option."""
     mobile = 0.2 if labels["traffic"] == SHARE else 1.0
     radio: dict[str, Any] = {
         "scheduler": _SCHEDULERS[labels["scheduler"]],
-        "cqi": {"kind": "fixed"} if labels["cqi"] == FIXED else {"kind": "gauss-markov"},
+        "cqi": {"kind": "fixed"} if labels["cqi"] == FIXED else content["cqi"],
         "load_of": "cell" if labels["load"] == STABLE else "cu-link",
         "share": mobile,
     }
@@ -140,7 +149,7 @@ def describe(
         "traffic": {
             "flows": round(scale["flows"] / mobile),
             "load": float(labels["network load"]),
-            "sizes": [list(each) for each in points],
+            "sizes": [list(each) for each in content["sizes"]],
         },
         "radio": radio,
     }
@@ -774,7 +783,7 @@ _DIFFERENCES = (
     "and the CU has 10 Gbit/s. Both modes are ours: paper-like, a batch of flows at 0.6 of the CU's link, which the "
     "cell then carries, and whose size is ours and decides some verdicts (papers/docs/reproduce-pdcell.md); stable, "
     "0.6 of the mean capacity of the cell.",
-    "The paper's CQI traces are not public. Ours is a Gauss-Markov process around a mean of each user.",
+    "The paper's CQI traces are not public. Without --cqi, ours is a Gauss-Markov process around a mean of each user.",
     "The paper's simulator of the mobile network is not public. Rules and constants are as printed; where the paper is "
     "silent or contradicts itself, the choice is ours (datacentre/docs/pdcell.md). Three were made after first "
     "results had been seen, and favour the paper's claims; the same page compares them with the other readings.",
@@ -818,7 +827,7 @@ PUBLICATION = SimulatedPublication(
     short_note="A short reproduction: few seeds and few flows. Its intervals are wide, and with the paper-like load "
     "its verdicts are for a smaller batch and can differ.",
     usual=USUAL,
-    read=flow_sizes,
+    read={"sizes": flow_sizes, "cqi": channel_qualities},
     full={"flows": 1000, "seeds": 20},
     short={"flows": 200, "seeds": 5},
     describe=describe,

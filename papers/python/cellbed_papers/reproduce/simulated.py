@@ -36,9 +36,9 @@ class Run:
 class Simulations:
     """The simulations of a publication's experiments; of all experiments if there are no names.
 
-    given: file with the publication's input. jobs: maximum number of concurrent simulations. scale: values in place of
-    the publication's. folder: folder of the results. runs: by experiment; equal runs of several experiments run once.
-    Errors: :class:`CellbedError`.
+    given: a user's files by option, in place of stand-ins. jobs: maximum number of concurrent simulations. scale:
+    values in place of the publication's. folder: folder of the results. runs: by experiment; equal runs of several
+    experiments run once. Errors: :class:`CellbedError`.
     """
 
     what = "simulations"
@@ -50,12 +50,16 @@ class Simulations:
         out: Path,
         *,
         short: bool,
-        given: Path | None = None,
+        given: Mapping[str, Sequence[Path]] | None = None,
         jobs: int | None = None,
         **scale: int | None,
     ) -> None:
         chosen = publication.select_experiments(names, "--figure")
-        content, self._used = publication.read(given)
+        given = given or {}
+        if unknown := [name for name in given if given[name] and name not in publication.read]:
+            raise CellbedError(f"--{unknown[0]}: {publication.name} has no such input")
+        contents = {name: read(given.get(name, ())) for name, read in publication.read.items()}
+        content, self._used = ({name: pair[at] for name, pair in contents.items()} for at in (0, 1))
         self._publication, self._short, self._jobs = publication, short, jobs
         self.folder = out / (publication.name + "-short" * short)
         self.runs: dict[str, list[Run]] = {each.name: [] for each in chosen}
@@ -82,7 +86,7 @@ class Simulations:
         return [
             *(f"{name}: {len(group)} simulations" for name, group in self.runs.items()),
             f"in all, with shared ones run once: {len(self.missing)} to run",
-            f"{self._used.name}: {self._used.note}",
+            *(f"{each.name}: {each.note}" for each in self._used.values()),
         ]
 
     def run(self, terminal: StatusLine) -> int:
@@ -137,4 +141,4 @@ class Simulations:
                     f"{name}: in {ended.height} of {done.height} simulations flows did not end, {share:.1%} of all: "
                     "they count as infinitely long."
                 )
-        return Result(self._publication, data, [self._used], self._short, command, notes=notes)
+        return Result(self._publication, data, [*self._used.values()], self._short, command, notes=notes)
