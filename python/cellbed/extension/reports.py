@@ -18,4 +18,5 @@ from cellbed.report.plot import Bars as Bars
 from cellbed.report.terminal import new_console as new_console
 from cellbed.runformat.spans import PLACES as PLACES
 from cellbed.support.console import Console as Console
+from cellbed.support.console import table_width as table_width
 from cellbed.support.readable import duration_unit as duration_unit

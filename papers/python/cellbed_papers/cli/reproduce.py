@@ -198,24 +198,16 @@ def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool)
 def _show(result: Result) -> None:
     from rich.table import Table
 
-    from cellbed.extension.reports import Console
+    from cellbed.extension.reports import Console, table_width
     from cellbed_papers.reproduce.page import rows
 
     table = Table(title=result.publication.title)
-    for heading in (
-        "",
-        "where",
-        "claim",
-        "published",
-        f"{result.ours} (95 % interval)",
-        "direction",
-        "magnitude",
-        "verdict",
-    ):
-        table.add_column(heading)
+    ours = f"{result.ours} (95 % interval)"
+    for heading in ("", "where", "claim", "published", ours, "direction", "magnitude", "verdict"):
+        table.add_column(heading, overflow="fold")
     for row in rows(result):
         table.add_row(*row)
-    console = Console()
+    console = Console(width=table_width())
     console.print(table)
     console.print(
         f"verdicts: {', '.join(f'{count} {word}' for word, count in result.verdicts.items())}\n", highlight=False
