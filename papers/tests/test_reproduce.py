@@ -17,7 +17,6 @@ from cellbed.experiments.sweep.store import dataset
 from cellbed.experiments.sweep.trials import Plan
 from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
-from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries, scan
 from cellbed_papers.publication import (
     Data,
@@ -331,28 +330,18 @@ def test_rates_of_recordings_are_counted_in_seconds(tmp_path: Path) -> None:
     # 50 s with 1000 opportunities of 12 kbit each, then 50 s with 500; the second direction is a stand-in.
     stamps = [*range(1, 50_001), *range(50_002, 100_002, 2)]
     (tmp_path / "KPN-5G.up").write_text("".join(f"{at}\n" for at in stamps))
-    sweeps = Sweeps(THESIS, ["archive"], tmp_path / "out", Execution(virtual=True), short=False, given=tmp_path)
+    execution = Execution(virtual=True)
+    sweeps = Sweeps(THESIS, ["archive"], tmp_path / "out", execution, short=False, given=[str(tmp_path)])
     found = sweeps.result("").data["archive"]
     assert found.values("mean", trace="5g.up") == pytest.approx({1: 12, 2: 12, 3: 9, 4: 6, 5: 6}, rel=0.01)
     findings = sweeps.result("").findings
     assert (findings["rate-5g-up"].verdict, findings["rate-5g-down"].verdict) == ("no", "stand-in")
 
 
-def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
-    (tmp_path / "given").mkdir()
-    (tmp_path / "given" / "KPN_5G.up").write_text("1\n2\n9\n")
-    chosen = THESIS.select_experiments(["E2"], "")
-    played = swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
-    given = [each for each in played if not each.stand_in]
-    assert [(each.name, each.note) for each in given] == [("5g.up", "KPN_5G.up (given)")]
-    (tmp_path / "given" / "KPN_5G.up").write_text("1\ntwo\n")
-    with pytest.raises(CellbedError, match=r"KPN_5G\.up"):
-        swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
-
-
 def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
     done = cellbed("reproduce", "thesis", "--experiment", "e3", "--short", "--dry-run", cwd=tmp_path, status=0)
     assert "E3: 4 points, 12 trials to run" in done.stdout
+    assert "images: photographs of ours" in done.stdout
     assert "5g.up: stand-in: " in done.stdout
     assert "lte-2016" not in done.stdout, "no chosen experiment plays it"
     assert not list(tmp_path.iterdir())
@@ -430,4 +419,5 @@ def test_a_publication_of_another_distribution_is_a_command(tmp_path: Path, monk
     assert re.search(r"ours +Our paper\n", cellbed("reproduce", "--help").stdout)
     done = cellbed("reproduce", "ours", "--short", "-e", "loss", "--dry-run", cwd=tmp_path)
     assert re.match(r"loss: \d+ points, \d+ trials to run\n", done.stdout), done.stderr
-    assert "ours has no recordings" in cellbed("reproduce", "ours", "--traces", tmp_path, "--dry-run").stderr
+    words = ["reproduce", "ours", "-e", "mmwave", "--virtual", "--dry-run"]
+    assert "1 to 500 Mbit/s" in cellbed(*words, cwd=tmp_path, status=0).stdout, "its roles, too"

@@ -8,7 +8,7 @@ import pytest
 from cellbed.experiments.sweep.library import Execution
 from cellbed.scenario.reader import with_values
 from cellbed.support.units import SIZE
-from cellbed_papers.publication import Data, Trials, evaluate
+from cellbed_papers.publication import CAPACITY, Data, Trials, evaluate
 from cellbed_papers.publications.fiveg_applications import (
     CALL_MS,
     FASTER_4K,
@@ -64,6 +64,7 @@ def published(swollen: str = "CUBIC") -> Data:
             "network": network,
             "law": law,
             "throughput_down_mbit_s": SHARES.get((network, law), 1.0) * capacity,
+            CAPACITY: capacity,
             "round_trip_p50_s": ROUND_TRIPS.get((network, names.get(law, law)), 1.2) * round_trip / 1000,
         }
         for network, (capacity, _, round_trip, _) in NETWORKS.items()

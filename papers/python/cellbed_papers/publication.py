@@ -28,6 +28,8 @@ Unit = Literal["share", "ratio", "reduction", "time", "number", "change"]
 two measurements, seconds, plain number, difference of plain numbers."""
 MEAN = "mean_"
 """Prefix of columns with the mean of a part over the requests of a trial, seconds."""
+CAPACITY = "capacity_down_mbit_s"
+"""Column with the mean capacity of the first endpoint's downlink, from its first packet to the last."""
 NEAR = 1.25
 """Maximum factor between values that count as equal; for shares, between their odds."""
 WIDE = 1.5
@@ -51,15 +53,19 @@ VERDICTS = {
 class Role:
     """A network recorded by the publication.
 
-    files: stems of its recordings' files in a user's folder, ignoring case, `-` and `_`. entry: entry of the user's
-    archive. model: model of the stand-in, which `stand_in` describes; default: its name is the description.
+    files: names of its recordings' files in a user's folder without endings, beside the role's name, ignoring case, `-`
+    and `_`. entry: entry of the user's archive, if one is the publication's. model: model of the stand-in, or constant
+    rates by direction; `stand_in` describes it, by default by the model's name or the rate. most: maximum rate of a
+    recording, bit/s. recorded: values by dotted key of experiments with a recording; None removes a key.
     """
 
     name: str
     files: tuple[str, ...]
     entry: str
-    model: Model
+    model: Model | Mapping[str, str]
     stand_in: str = ""
+    most: float = math.inf
+    recorded: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from cellbed.scenario.table import Table as Table
 from cellbed.scenario.table import written as written
 from cellbed.support import flow_files as flow_files
 from cellbed.support.errors import CellbedError as CellbedError
+from cellbed.support.errors import printable as printable
 from cellbed.support.extensions import FileKind as FileKind
 from cellbed.support.extensions import entries as entries
 from cellbed.support.near_names import did_you_mean as did_you_mean

@@ -14,4 +14,5 @@ from cellbed.archive.generation.series import Capacity as Capacity
 from cellbed.archive.randomness import Stream as Stream
 from cellbed.archive.series import ENDINGS as ENDINGS
 from cellbed.archive.store import open_archive as open_archive
+from cellbed.recordings.importing import make_traces as make_traces
 from cellbed.scenario.places import PLACES as PLACES

@@ -90,11 +90,12 @@ def _run_sweeps(
     ] = None,
     short: _Short = False,
     traces: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
             "--traces",
-            help="Folder with the publication's recordings. Default: the archive's recordings, else synthetic "
-            "substitutes, which the page names.",
+            metavar="FOLDER|ROLE=NAME",
+            help="Folder with recordings in any format, called by their roles (see --dry-run); or an entry of the "
+            "archive or a file for a role. Repeatable. Default: the archive's, else substitutes, which the page names.",
         ),
     ] = None,
     out: _Out = Path("reproductions"),
@@ -117,7 +118,7 @@ def _run_sweeps(
         out,
         Execution(virtual=virtual, limits=not no_limits),
         short=short,
-        given=traces,
+        given=traces or [],
         repeats=repeats,
         running=not dry_run,
     )

@@ -39,7 +39,10 @@ _TABLES = {"upload": ("Table V", TABLE_5), "download": ("Table VI", TABLE_6)}
 _PLACE: dict[str, Any] = {
     "keys": ["links.mobile.down", "links.mobile.up", "links.mobile.base_delay"],
     # Capacities of section IV-A; round-trip times of 6.1 and 40.7 ms (section VII-A).
-    "levels": {"edge": ["1800 Mbit/s", "69.2 Mbit/s", "3.05 ms"], "cloud": ["2000 Mbit/s", "63.8 Mbit/s", "20.35 ms"]},
+    "levels": {
+        "edge": ["{trace:5g-edge.down}", "{trace:5g-edge.up}", "3.05 ms"],
+        "cloud": ["{trace:5g-cloud.down}", "{trace:5g-cloud.up}", "20.35 ms"],
+    },
 }
 
 _WHERE = {"web": "Fig. 11(a)", "video": "Fig. 11(b)", "call": "Fig. 11(c)", "segmentation": "Fig. 11(d)"}

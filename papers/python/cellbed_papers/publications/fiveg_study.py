@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from cellbed_papers.publication import (
+    CAPACITY,
     LARGER,
     NEAR,
     SMALLER,
@@ -18,6 +19,7 @@ from cellbed_papers.publication import (
     Input,
     Measure,
     Range,
+    Role,
     Swept,
     SweptPublication,
     Values,
@@ -84,8 +86,17 @@ _BLOCKED_S, _SILENT_S = 10.0, 0.5
 
 def _network(name: str) -> list[str]:
     """Return the values of `_NETWORK_KEYS` for a network."""
-    down, up, round_trip, buffer = NETWORKS[name]
-    return [f"{down} Mbit/s", f"{up} Mbit/s", f"{round_trip / 2:g} ms", buffer]
+    _, _, round_trip, buffer = NETWORKS[name]
+    return [*_capacity(name.lower().replace(" ", "-")), f"{round_trip / 2:g} ms", buffer]
+
+
+def _capacity(role: str) -> list[str]:
+    return [f"{{trace:{role}.down}}", f"{{trace:{role}.up}}"]
+
+
+def _constant(name: str, down: float, up: float, **more: Any) -> Role:
+    """Return the role of a network with a constant link as stand-in, Mbit/s."""
+    return Role(name, (), "", {"down": f"{down} Mbit/s", "up": f"{up} Mbit/s"}, **more)
 
 
 _WINDOW, _HANDOVERS = ("receive buffer",), ("handovers",)
@@ -99,18 +110,29 @@ _EDGE_AND_CLOUD = {"keys": _NETWORK_KEYS, "levels": {name: _network(name) for na
 
 _MOVING = {**_LAW, "levels": {law: LAWS[law] for law in ("CUBIC", "BBR", "ExLL")}}
 _TENTH: dict[str, Any] = {
-    # A tenth of Verizon's capacity and buffers, so that minutes can be simulated.
-    "links.mobile.down": "200 Mbit/s",
-    "links.mobile.up": "20 Mbit/s",
+    # A tenth of Verizon's capacity (200 and 20 Mbit/s) and buffers, so that minutes can be simulated.
     "links.mobile.queue": {"kind": "droptail", "limit": "1.6 MB"},
     "transport.receive_buffer": "800 kB",
 }
 
 
-def _handovers(every: str, packets: str) -> dict[str, Any]:
+_MOVES: dict[str, Any] = {
+    # A recording has its own handovers, and the full rate.
+    "links.mobile.fallback": None,
+    "links.mobile.queue": None,
+    "transport.receive_buffer": "8 MB",
+}
+ROLES = (
+    *(_constant(name.lower().replace(" ", "-"), *capacity[:2]) for name, capacity in NETWORKS.items()),
+    *(_constant(name, 200, 20, recorded=_MOVES) for name in ("driving", "subway")),
+)
+
+
+def _handovers(role: str, every: str, packets: str) -> dict[str, Any]:
     """Return changes for minutes with handovers through LTE. packets: on the old radio: `drop` or `forward`."""
     return {
         **_TENTH,
+        **dict(zip(_NETWORK_KEYS, _capacity(role), strict=False)),
         "links.mobile.base_delay": "15.8 ms",
         "links.mobile.fallback": {
             "up": "5 Mbit/s",
@@ -134,6 +156,8 @@ def _blockage_changes(seconds: int) -> dict[str, Any]:
     """Return changes for a transfer of `seconds`, which is blocked from 7 to 17 s."""
     return {
         **_TENTH,
+        "links.mobile.down": "200 Mbit/s",
+        "links.mobile.up": "20 Mbit/s",
         "links.mobile.base_delay": "10.5 ms",
         # `recovery_s` counts from the end of this outage.
         "links.mobile.outage": [["7 s", f"{_SILENT_S} s"]],
@@ -228,7 +252,7 @@ EXPERIMENTS = (
         "Handovers in a car",
         "Fig. 9",
         {"law": _MOVING},
-        changes=_handovers("33.3 s", "drop"),
+        changes=_handovers("driving", "33.3 s", "drop"),
         repetitions=5,
         short=_SHORTLY,
     ),
@@ -237,7 +261,7 @@ EXPERIMENTS = (
         "Handovers in a subway",
         "Fig. 10",
         {"law": _MOVING},
-        changes=_handovers("14 s", "forward"),
+        changes=_handovers("subway", "14 s", "forward"),
         repetitions=5,
         short=_SHORTLY,
     ),
@@ -273,8 +297,8 @@ def _law_claims() -> Iterator[Claim]:
     def capacity_claim(
         network: str, law: str, published: str, share: float, direction: str, agrees: Range, made: tuple[str, ...] = ()
     ) -> Claim:
-        at, capacity = {"network": network, "law": law}, NETWORKS[network][0]
-        measure = _scale("laws", _THROUGHPUT, at, lambda rate: rate / capacity)
+        at = {"network": network, "law": law}
+        measure = Measure("laws", _THROUGHPUT, at, at, CAPACITY)
         more: dict[str, Any] = {"direction": direction, "agrees": agrees, "figure": (share, share), "made": made}
         return _law_claim(network, law, "Throughput, over the capacity,", published, measure, **more)
 
@@ -458,11 +482,12 @@ PUBLICATION = SweptPublication(
     short_note="A short reproduction: transfers of 8 instead of 15 s, with a larger share of slow start, and of 20 "
     "instead of 120 s in motion; some laws, networks, pages and pictures (HD of videos, 360p of calls); one or two "
     "repetitions.",
-    roles=(),
+    roles=ROLES,
     inputs=(
         Input("receive buffer", "V-B: below the bandwidth-delay product of the 5G cloud, on a constant link", True),
         Input("obstacles", "the study's capacities of Fig. 8, during a whole transfer", True),
         Input("handovers", "packets are dropped in the car and forwarded in the subway, as the study explains", True),
+        Input("blockage", "10 s: no packet for 0.5 s, then half of the packets lost", True),
         Input("round trips", "Table II: the ends of a call are behind two such links", True),
     ),
     experiments=EXPERIMENTS,
@@ -493,15 +518,16 @@ PUBLICATION = SweptPublication(
         ),
     ),
     differences=(
-        "Links have the capacities and round trips that the study states, without the variation of a radio, other "
-        "users and losses. The uplinks of LTE (30 Mbit/s) are ours, and so are the queues: 16 MB.",
+        "Links have the round trips that the study states, and without recordings its capacities, without the "
+        "variation of a radio, other users and losses. The uplinks of LTE (30 Mbit/s) are ours, and so are the queues: "
+        "16 MB.",
         "The study leaves out the first 10 s and takes means; here are medians of round trips, and throughputs from "
         "the first byte to the last.",
         "Throughputs and ping times of the networks (Fig. 4, Table II) are inputs here.",
         "Driving, subway and blockage have a tenth of the capacity and buffers of Verizon's 5G (the study does not "
-        "state SKT's): directions alone are compared. Handovers come at the study's mean intervals, with 2 s on LTE "
-        "each. Packets of the lost radio are lost while driving and forwarded in the subway, as the study explains its "
-        "figures.",
+        "state SKT's), or driving and subway a recording's rate and handovers: directions alone are compared. Without "
+        "a recording, handovers come at the study's mean intervals, with 2 s on LTE each. Packets of the "
+        "lost radio are lost while driving and forwarded in the subway, as the study explains its figures.",
         "Of the blockage (Table IV) the study states 10 s, the round trip of 21 ms before it, heavy losses and a "
         "throughput near zero. Ours: nothing leaves the link for 0.5 s, and half of the packets are lost, both ways, "
         "until 10 s are over. Where all are lost, every law waits for the same timer of TCP and resumes at once.",

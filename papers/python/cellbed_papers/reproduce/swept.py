@@ -12,7 +12,7 @@ import tomli_w
 
 from cellbed import CellbedError
 from cellbed.extension.files import DURATION, SIZE, inputs, temporary_folder, with_values, write_whole
-from cellbed.extension.traces import ENDINGS, Order, open_archive, replayable, resolve, series
+from cellbed.extension.traces import resolve
 from cellbed.extension.trials import (
     DATASET,
     Execution,
@@ -23,22 +23,23 @@ from cellbed.extension.trials import (
     runner,
     virtual_model,
 )
-from cellbed_papers.publication import MEAN, Input, Recorded, Role, Swept, SweptPublication, Trials
+from cellbed_papers.publication import CAPACITY, MEAN, Input, Recorded, Swept, SweptPublication, Trials
 from cellbed_papers.reproduce.page import Result, values_in
+from cellbed_papers.reproduce.roles import mark, traces
 
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
 OPPORTUNITY_BITS = 12_000
 """Bits of a delivery opportunity."""
-_TRACE = "{trace:"
 
 
 class Sweeps:
     """The sweeps of a publication's experiments; of all experiments if there are no names.
 
-    given: folder of recordings. repeats: maximum repeats of a disturbed trial. running: whether to run now, rather than
-    only forecast. folder: folder of the results. plans: experiments with the plans of their sweeps. skipped: a note on
-    each experiment without a model in virtual time. Errors: :class:`CellbedError` with every problem, OSError.
+    given: the user's recordings, see `traces`. repeats: maximum repeats of a disturbed trial. running: whether to run
+    now, rather than only forecast. folder: folder of the results. plans: experiments with the plans of their sweeps.
+    skipped: a note on each experiment without a model in virtual time. notes: on recordings that are not played.
+    Errors: :class:`CellbedError` with every problem, OSError.
     """
 
     what = "trials"
@@ -51,7 +52,7 @@ class Sweeps:
         execution: Execution,
         *,
         short: bool,
-        given: Path | None = None,
+        given: Sequence[str] = (),
         repeats: int = 1,
         running: bool = True,
     ) -> None:
@@ -65,7 +66,7 @@ class Sweeps:
             self.folder, self._other = self._other, self.folder
         with temporary_folder() as temporary:
             place = self.folder if running else temporary
-            self.played = traces(publication, [*chosen, *self._recorded], place / "traces", given)
+            self.played, self.notes = traces(publication, [*chosen, *self._recorded], place / "traces", given)
             plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
         lacking = {each.name: describe_unpredicted(plan) if execution.virtual else "" for each, plan in plans}
         self.plans = [(each, plan) for each, plan in plans if not lacking[each.name]]
@@ -79,6 +80,10 @@ class Sweeps:
         """Write the scenario and the sweep file of an experiment."""
         base = self._publication.scenario
         values = {**(self._publication.short if self._short else {}), **experiment.changes}
+        recorded = self._recorded_roles(experiment)
+        for role in recorded:
+            values |= role.recorded
+        values = {key: value for key, value in values.items() if value is not None}
         values |= fit_nodes(with_values(base, values)["nodes"], *machine())
         if not self._execution.virtual:
             wanted = base["transport"]["congestion_control"]
@@ -86,7 +91,9 @@ class Sweeps:
         sweep: dict[str, Any] = {
             "name": experiment.name,
             "scenario": f"{experiment.name}-scenario.toml",
-            "repetitions": experiment.repetitions if experiment.varies or not self._execution.virtual else 1,
+            "repetitions": experiment.repetitions
+            if experiment.varies or recorded or not self._execution.virtual
+            else 1,
             "design": experiment.design,
             "factors": experiment.factors if self._execution.virtual else experiment.real or experiment.factors,
         }
@@ -101,11 +108,17 @@ class Sweeps:
             write_whole(path, partial(Path.write_text, data=tomli_w.dumps(content), encoding="utf-8"))
         return file
 
+    def _recorded_roles(self, experiment: Swept) -> list[Role]:
+        """Return the roles of an experiment whose downlink is a recording."""
+        recorded = {each.name for each in self.played if not each.stand_in}
+        marks = {role.name: mark(f"{role.name}.down") in repr(experiment) for role in self._publication.roles}
+        return [each for each in self._publication.roles if marks[each.name] and f"{each.name}.down" in recorded]
+
     def _fill_traces(self, content: dict[str, Any]) -> Any:
         """Return a scenario or sweep with the roles' traces filled in."""
         text = json.dumps(content)
         for each, trace in self.played.items():
-            text = text.replace(json.dumps(f"{_TRACE}{each.name}}}"), json.dumps(trace))
+            text = text.replace(json.dumps(mark(each.name)), json.dumps(trace))
         return json.loads(text)
 
     def forecast(self) -> list[str]:
@@ -115,7 +128,8 @@ class Sweeps:
             missing = runner.missing(plan, results_in(self.folder / each.name), self._repeats)
             lines.append(f"{each.name}: {len(plan.points)} points, {len(missing)} trials to run")
         lines.append(f"in all, with shared trials run once: {runner.words(self.seconds())}")
-        return lines + self.skipped + [f"{each.name}: {each.note}" for each in self.played]
+        used = [f"{each.name}: {each.note}" for each in (*self.played, *self._publication.inputs)]
+        return lines + self.skipped + used + self.notes
 
     def seconds(self) -> float:
         """Estimate the remaining time of the experiments; a trial shared by several experiments counts once."""
@@ -153,7 +167,7 @@ class Sweeps:
         for each, plan in self.plans:
             for note in deviations(self._publication, each, plan.trials[0].tables):
                 lacking.setdefault(note, []).append(each.name)
-        notes = [*(f"{', '.join(names)}: {note}" for note, names in lacking.items()), *self.skipped]
+        notes = [*(f"{', '.join(names)}: {note}" for note, names in lacking.items()), *self.skipped, *self.notes]
         if not self._execution.limits:
             notes.append("CPU and memory of the nodes were not limited (--no-limits).")
         data = {each.name: measure_rates(self.played, each.traces) for each in self._recorded}
@@ -203,58 +217,6 @@ def deviations(publication: SweptPublication, experiment: Swept, scenario: Mappi
     return found
 
 
-def traces(
-    publication: SweptPublication, chosen: Sequence[Swept | Recorded], folder: Path, given: Path | None
-) -> dict[Input, str]:
-    """Return the trace of each direction of each role in the chosen experiments, as scenarios name it: a file in the
-    folder `given`, else an entry of the user's archive, else a stand-in, which is written to `folder`. Errors:
-    :class:`CellbedError`, OSError."""
-    files = {}
-    if given is not None:
-        if not publication.roles:
-            raise CellbedError(f"--traces: {publication.name} has no recordings")
-        if not given.is_dir():
-            raise CellbedError(f"--traces {given}: not a folder: give the one with the recordings' files")
-        files = {_normalize(path.name): path for path in sorted(given.iterdir()) if path.is_file()}
-    found = {}
-    wanted = repr(chosen) + repr(publication.scenario)
-    for role in publication.roles:
-        if f"{_TRACE}{role.name}." not in wanted:
-            continue
-        for way in ENDINGS:
-            name = f"{role.name}.{way}"
-            names = [_normalize(f"{stem}.{way}") for stem in role.files]
-            path = next((files[name] for name in names if name in files), None)
-            if path is not None:
-                _ = resolve(str(path.absolute()), Path()).trace
-                found[Input(name, f"{path.name} (given)", False)] = str(path.absolute())
-                continue
-            archive = open_archive()
-            if archive.has(role.entry) and ENDINGS[way] in archive.entry(role.entry).parts:
-                text = f"{role.entry}.{way}"
-                found[Input(name, f"{text} (archive)", False)] = text
-            else:
-                note = f"stand-in: {role.stand_in or f'generator {role.model.name}'}"
-                found[Input(name, note, True)] = str(_stand_in(role, way, folder).absolute())
-    return found
-
-
-def _normalize(name: str) -> str:
-    return name.casefold().replace("_", "-")
-
-
-def _stand_in(role: Role, way: str, folder: Path) -> Path:
-    path = folder / f"{role.name}.{way}"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        part = ENDINGS[way]
-        generated = role.model.make(Order(role.model.name, 1, role.model.duration_ns))[part]
-        with temporary_folder() as temporary:
-            made = series.write(generated, temporary / "series.parquet", part, lambda part, share: None)
-            write_whole(path, partial(replayable.write_text, made.series))
-    return path
-
-
 def measure_rates(played: Mapping[Input, str], traces: Sequence[str], parts: int = 5) -> Trials:
     """Return rates of traces, Mbit/s: mean, maximum and percentiles of the seconds. parts: equal parts of a trace, each
     a repetition.
@@ -266,7 +228,7 @@ def measure_rates(played: Mapping[Input, str], traces: Sequence[str], parts: int
 
     rows = []
     for point, (each, trace) in enumerate(played.items()):
-        if f"{_TRACE}{each.name}}}" not in traces:
+        if mark(each.name) not in traces:
             continue
         stamps = np.loadtxt(inputs.check(resolve(trace, Path()).path), comments="#", ndmin=1)
         rates = np.histogram(stamps, np.arange(0, stamps[-1] + 1, 1000))[0] * OPPORTUNITY_BITS / 1e6
@@ -305,19 +267,24 @@ def collect(folder: Path) -> Trials:
 
 
 def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
-    """Return means of parts, and size, packets and congestion window, of the requests of a trial."""
+    """Return the capacity of the downlink, and means of parts, size, packets and window of the requests of a trial."""
     import polars as pl
 
+    found: dict[str, float | None] = {}
     try:
+        links = pl.read_parquet(inputs.check(run_folder / "links.parquet"))
+        down = links.filter(direction="mobile-0.downlink")
+        used = down.filter(pl.col("used_mbit_s") > 0)["time_s"]
+        found[CAPACITY] = _float(
+            down.filter(pl.col("time_s").is_between(used.min(), used.max()))["capacity_mbit_s"].mean()
+        )
         requests = pl.read_parquet(inputs.check(run_folder / "requests.parquet"))
     except OSError:
-        return {"bytes_up_p50": None}
+        return {"bytes_up_p50": None, **found}
     requests = requests.filter(pl.col("status") != "skipped", pl.col("app") == app)
     whole = requests.drop_nulls("residual_s")
     parts = [name for name in requests.columns if name.startswith("part_")]
-    found: dict[str, float | None] = {
-        MEAN + name.removeprefix("part_"): _float(whole[name].fill_null(0.0).mean()) for name in parts
-    }
+    found |= {MEAN + name.removeprefix("part_"): _float(whole[name].fill_null(0.0).mean()) for name in parts}
     packets = (requests["bytes_up"] / SEGMENT).ceil()
     window = requests["tcp"].struct.field("cwnd") if "tcp" in requests.columns else requests["cwnd"]
     return found | {
