@@ -18,7 +18,7 @@ from cellbed_papers.publications.cosmic import PUBLICATION as COSMIC
 from cellbed_papers.publications.fiveg_study import NETWORKS
 from cellbed_papers.publications.fiveg_study import PUBLICATION as STUDY
 from cellbed_papers.publications.thesis import PUBLICATION as THESIS
-from cellbed_papers.reproduce.page import Result
+from cellbed_papers.reproduce.page import Result, page
 from cellbed_papers.reproduce.roles import traces
 from cellbed_papers.reproduce.swept import Sweeps
 from in_process import cellbed
@@ -70,7 +70,9 @@ def test_the_page_marks_stand_ins_alone(folder: Path, tmp_path: Path) -> None:
     cautions = []
     for recordings in ((), (str(folder),)):
         played, notes = traces(STUDY, STUDY.select_experiments(["driving"], ""), tmp_path / "traces", recordings)
-        cautions.append(" ".join(Result(STUDY, empty, list(played), False, "", "", notes).cautions()))
+        result = Result(STUDY, empty, list(played), False, "", "", notes)
+        cautions.append(" ".join(result.cautions()))
+    assert "<td>driving.down</td><td>driving.csv (given)</td>" in page(result)
     assert "driving.down (stand-in: constant 200 Mbit/s)" in cautions[0]
     assert "driving.down" not in cautions[1]
     assert "driving.up (stand-in: constant 20 Mbit/s)" in cautions[1]
