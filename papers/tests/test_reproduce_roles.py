@@ -4,6 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,16 +12,17 @@ from hypothesis import strategies as st
 import recorded_files as made
 from cellbed.archive import Archive
 from cellbed.experiments.sweep.library import Execution
+from cellbed.extension.trials import DATASET
 from cellbed.recordings.recording import write_recording
 from cellbed.support.errors import CellbedError
-from cellbed_papers.publication import Data, Input, SweptPublication
+from cellbed_papers.publication import CAPACITY, Data, Input, SweptPublication
 from cellbed_papers.publications.cosmic import PUBLICATION as COSMIC
 from cellbed_papers.publications.fiveg_study import NETWORKS
 from cellbed_papers.publications.fiveg_study import PUBLICATION as STUDY
 from cellbed_papers.publications.thesis import PUBLICATION as THESIS
 from cellbed_papers.reproduce.page import Result, page
 from cellbed_papers.reproduce.roles import traces
-from cellbed_papers.reproduce.swept import Sweeps
+from cellbed_papers.reproduce.swept import Sweeps, collect
 from in_process import cellbed
 from recording_examples import calibrated, walk
 
@@ -210,3 +212,12 @@ def test_findings_as_json_name_the_recordings(folder: Path, tmp_path: Path) -> N
     played, notes = traces(COSMIC, COSMIC.select_experiments(["mmwave"], ""), tmp_path / "traces", [str(folder)])
     content = json.loads(json.dumps(Result(COSMIC, {}, list(played), False, "", "", notes).json()))
     assert content["inputs"] == [{"name": "mmwave.down", "note": "mmwave.csv (given)", "stand_in": False}]
+
+
+def test_the_capacity_is_that_of_the_downlink_while_it_is_used(tmp_path: Path) -> None:
+    rows = [(-0.5, 9.0, 1.0), (0.0, 8.0, 0.0), (0.5, 4.0, 1.0), (1.0, 2.0, 0.0), (1.5, 3.0, 1.0), (2.0, 8.0, 0.0)]
+    table = pl.DataFrame(rows, ["time_s", "capacity_mbit_s", "used_mbit_s"], orient="row")
+    named = [table.with_columns(direction=pl.lit(f"mobile-{number}.downlink")) for number in (0, 1)]
+    pl.concat([named[0], named[1].with_columns(capacity_mbit_s=7.0)]).write_parquet(tmp_path / "links.parquet")
+    pl.DataFrame({"folder": ["."], "app": ["transfer"]}).write_parquet(tmp_path / DATASET)
+    assert collect(tmp_path).frame[CAPACITY].to_list() == [3.0]

@@ -274,7 +274,7 @@ def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
     try:
         links = pl.read_parquet(inputs.check(run_folder / "links.parquet"))
         down = links.filter(direction="mobile-0.downlink")
-        used = down.filter(pl.col("used_mbit_s") > 0)["time_s"]
+        used = down.filter(pl.col("used_mbit_s") > 0, pl.col("time_s") >= 0)["time_s"]
         found[CAPACITY] = _float(
             down.filter(pl.col("time_s").is_between(used.min(), used.max()))["capacity_mbit_s"].mean()
         )
