@@ -23,7 +23,7 @@ from cellbed.extension.trials import (
     runner,
     virtual_model,
 )
-from cellbed_papers.publication import CAPACITY, MEAN, Input, Recorded, Swept, SweptPublication, Trials
+from cellbed_papers.publication import CAPACITY, MEAN, Input, Recorded, Role, Swept, SweptPublication, Trials
 from cellbed_papers.reproduce.page import Result, values_in
 from cellbed_papers.reproduce.roles import mark, traces
 
