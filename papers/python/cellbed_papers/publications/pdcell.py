@@ -424,7 +424,7 @@ def _channel_claims(load: str) -> Iterator[Claim]:
         yield _claim(load, f"10b-line-{kind}", statement, published, line, (agrees, words), unit="share")
     pfs, mrfs = ({"load": load, "scheduler": each} for each in (PFS, MRFS))
     gains = [Measure("10b", column, pfs, mrfs) for column in ("short_good_s", "fct_mean_s")]
-    statement = "Gain by MRFS of flows of at most 10 KB in good channels over that of all flows"
+    statement = "Gain by MRFS of flows of at most 10 KB in good channels over the gain of all flows"
     most = partial(_ratio_of_gains, gains)
     yield _claim(load, "10b-most", statement, "especially", most, _ABOVE_1)
     short = "Mean FCT of flows of at most 10 KB"

@@ -58,8 +58,7 @@ def seeded_model(cache: Path, runtime: str = "ctranslate2", *, seed: int = SEED,
 
 
 def write_for_torch(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
-    """Build the model in the format of transformers and write it into an existing folder. Beams as in OPUS-MT's
-    models."""
+    """Build the model in the format of transformers in a folder, with the beams of OPUS-MT's models."""
     import torch
     import transformers
 
