@@ -37,16 +37,17 @@ _LEAST_CPUS, _MOST_CPUS = 0.1, 1024
 class Choices:
     """Choices that an imported file does not contain.
 
-    placed: node class by service name; other services have their default. up, down: capacities of the mobile link.
+    placed: node class by service name; other services have their default. up, down, duration: capacities of the mobile
+    link, and the workload's duration; None for the default of the kind of file.
     cpus, memory: limits of services without limits. load: service that receives HTTP load from an endpoint. out: output
     file, None for standard output. images: local image by image name in the file. before: text of the scenario to
     extend; its links and duration stay. built: whether the images are built.
     """
 
     placed: Mapping[str, NodeClass] = field(default_factory=dict)
-    up: str = "5g-midband.up"
-    down: str = "5g-midband.down"
-    duration: str = "60 s"
+    up: str | None = None
+    down: str | None = None
+    duration: str | None = None
     cpus: float = 1.0
     memory: int = 512 << 20
     load: str | None = None
@@ -175,12 +176,12 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
     parts = [writer.service(service, classes[service.name]) for service in imported.services]
     if choices.load is not None or ("endpoint" not in classes.values() and not there):
         parts.insert(0, _load(choices, services, groups))
-    links = {"mobile": {"up": choices.up, "down": choices.down}}
+    links = {"mobile": {"up": choices.up or "5g-midband.up", "down": choices.down or "5g-midband.down"}}
     cores = {"sites": {site: {"core": _CORE[node_class]} for node_class, site in sites.items()}}
-    common = {} if there else {"name": scenario, "duration": choices.duration, "links": links}
+    common = {} if there else {"name": scenario, "duration": choices.duration or "60 s", "links": links}
     head = [
         *([choices.before] if choices.before is not None else []),
-        _comment(f"Made by: {command}", *_summary(imported, writer.notes)),
+        comment(f"Made by: {command}", summary(writer.notes), *map(str, imported.notes)),
         tomli_w.dumps(common | cores),
     ]
     nodes = {name: (groups[name], node_class) for name, node_class in classes.items()}
@@ -287,7 +288,7 @@ class _Writer:
         lines = [f"{service.name}: {service.place}"]
         lines += [f"Build its image first: {service.build}"] if self._is_to_build(service) else []
         lines += [str(note) if note.level != "assumed" else f"assumed: {note.text}" for note in notes]
-        return _comment(*lines) + tomli_w.dumps({"nodes": {group: node}, "apps": {group: app}}, multiline_strings=True)
+        return comment(*lines) + tomli_w.dumps({"nodes": {group: node}, "apps": {group: app}}, multiline_strings=True)
 
     def _is_to_build(self, service: Service) -> bool:
         return service.build is not None and service.image not in self.choices.images and not self.choices.built
@@ -385,21 +386,21 @@ def _load(choices: Choices, services: Mapping[str, Service], groups: Mapping[str
         return f"{text}\n{tomli_w.dumps({'apps': {app: load}})}"
     lines = tomli_w.dumps({"apps": {app: load}}).splitlines()
     why = "No service is on an endpoint: place one with --place NAME=endpoint, or add a load, such as with --load NAME:"
-    return _comment(why) + text + "\n" + _comment(*lines)
+    return comment(why) + text + "\n" + comment(*lines)
 
 
-def _summary(imported: Imported, notes: list[Note]) -> list[str]:
-    """Summarise the keys that are not mapped, with the notes on no service."""
+def summary(notes: list[Note]) -> str:
+    """Return a line with the numbers of keys that are not mapped or not needed."""
     count = sum(note.is_loss for note in notes)
-    lines = [f"{_settings(count)} not mapped or approximated"] if count else ["Everything is mapped"]
+    line = f"{_settings(count)} not mapped or approximated" if count else "Everything is mapped"
     rest = sum(note.level == "not needed" for note in notes)
-    return [f"{lines[0]}; {_settings(rest)} not needed.", *map(str, imported.notes)]
+    return f"{line}; {_settings(rest)} not needed."
 
 
 def _settings(count: int) -> str:
     return "1 setting is" if count == 1 else f"{count} settings are"
 
 
-def _comment(*lines: str) -> str:
+def comment(*lines: str) -> str:
     """Return lines as comments, without characters that TOML or a terminal would interpret."""
     return "".join(f"# {printable(line, kept='')}".rstrip() + "\n" for line in lines)

@@ -1,0 +1,412 @@
+"""Configurations of Continuum, INI or YAML: nodes, links and the benchmark as a scenario.
+
+All formats are reduced to the settings of Continuum's INI file: those of its branch for Mahimahi, its experiments in
+YAML with their profiles, layers in YAML, and the structure in the thesis (Mishchenko, 2025, Listing 1). Continuum
+delays and limits each pair of nodes; a scenario has the same end-to-end values on mobile links, core links and sites.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, cast
+
+import tomli_w
+
+from cellbed.importing.documents import Items, Map, Place, as_text, documents, read_text
+from cellbed.importing.services import Level, Note, is_there
+from cellbed.importing.writing import Choices, Written, comment, summary
+from cellbed.scenario.nodes import CLASSES, NodeClass
+from cellbed.scenario.places import PLACES
+from cellbed.support.units import SIZE
+
+_TIER = "(cloud|edge|endpoint)"
+_NAMES = [(re.compile(path), name) for path, name in (
+    (r"(?:infrastructure|benchmark|execution_model)\.(\w+)", r"\1"),
+    (r"infrastructure\.network\.(?:overrides\.)?(\w+)", r"\1"),
+    (rf"infrastructure\.clusters\.{_TIER}\.resources\.vms\.(?:spec\.)?(\w+)", r"\1_\2"),
+    (rf"layer\.{_TIER}\.infrastructure\.\w+\.(\w+)", r"\1_\2"),
+    (rf"layer\.{_TIER}\.(?:infrastructure\.)?(?:\w+\.)?network\.preset", "wireless_network_preset"),
+    (rf"layer\.{_TIER}\.(?:infrastructure\.)?(?:\w+\.)?network\.link\.{_TIER}\.(\w+)", r"\1_\2_\3"),
+    (rf"compute\.{_TIER}\.(\w+)", r"\1_\2"),
+    (rf"network\.core\.{_TIER}_deployment", r"\1_location"),
+    (r"network\.mobile\.(\w+)", r"\1"),
+    (r"benchmark\.(?:pipeline\.)?0\.(?:config\.)?(\w+)", r"\1"),
+    (r"benchmark\.pipeline\.0\.assign_to\.match\.cluster", "assigned"),
+    (r"benchmark\.0\.layer\.(?:cloud|edge)\.(\w+)", r"application_worker_\1"),
+    (r"benchmark\.0\.layer\.endpoint\.(\w+)", r"application_endpoint_\1"),
+)]  # fmt: skip
+_SYNONYMS = [(re.compile(path), name) for path, name in (
+    ("emulation", "network_emulation"), ("wireless_preset", "wireless_network_preset"), ("type", "application"),
+    ("software", "resource_manager"), (rf"{_TIER}_count", r"\1_nodes"), (rf"{_TIER}_cpu_count", r"\1_cores"),
+    (rf"{_TIER}_(?:memory_gb|ram)", r"\1_memory"), (rf"{_TIER}_cpu_quota", r"\1_quota"),
+    (rf"{_TIER}_\1_(\w+)", r"\1_\2"), (r"edge_cloud_(\w+)", r"cloud_edge_\1"),
+    (r"endpoint_(cloud|edge)_(\w+)", r"\1_endpoint_\2"),
+    (r"application_(worker|endpoint)_cores", r"application_\1_cpu"),
+    (r"application_worker_(?:deployments|instances)", "applications_per_worker"),
+)]  # fmt: skip
+_STRUCTURE = re.compile(
+    rf"(?:layer|benchmark\.0\.layer)\.{_TIER}\.name|layer\..*\.destination|benchmark\.pipeline\.0\.id"
+    rf"|infrastructure\.clusters\.{_TIER}\.(?:id|tier)|software\..*\.(?:id|assign_to\..*)"
+)
+_MANAGER = re.compile(rf"software\.modules\.\d+\.type|layer\.{_TIER}\.software\.\d+\.name")
+_CONTROLLED = ("kubernetes", "kubeedge", "kubecontrol", "kube_kata")
+_UNNEEDED = re.compile(
+    r"schema_version|kind|run\..*|.*\.tags\..*|(?:.*\.)?(?:assigned|base_path|delete|delete_on_exit|docker_pull"
+    r"|infra_only|(?:middle|prefix)(?:ip)?(?:_base)?|netperf|resource_manager_only)"
+)
+_OFF = ("", "0", "0.0", "false", "no", "none", "off")
+_REASONS = {
+    "cpu_pin": "nodes share the machine's CPUs under their limits",
+    "external_physical_machines": "one machine; other machines are nodes with backend = { kind = 'host' }",
+    "provider": "nodes are namespaces; other kinds are set by `backend`",
+    **dict.fromkeys(("resource_manager", "model", "cache_worker"), "programs run without Kubernetes"),
+    **dict.fromkeys(("use.environment", "use.software"), "a profile is another file: write its name after this one's"),
+}
+_RATES = {"4g": 7.21, "5g": 29.66}
+"""Throughput of endpoints by Continuum's presets, Mbit/s."""
+_LATENCIES = {"edge": (7.5, 2.5), "cloud": (45.0, 5.0)}
+"""One-way delay between endpoints and a tier by the same presets, and its deviation, ms."""
+_INTERNAL = {"edge": 7.5, "cloud": 0.0}
+"""One-way delay between two nodes of a tier, ms."""
+_RECORDED = {
+    **dict.fromkeys(("4g_us_verizon_mahimahi", "evdo_us_verizon_mahimahi"), ("lte-suburban", "mahimahi")),
+    "lte_nl_kpn_mahimahi": ("lte-suburban", "kpn"),
+    **dict.fromkeys(("5g_nl_kpn_mahimahi", "5g_obstacled_nl_kpn_mahimahi"), ("5g-midband", "kpn")),
+}
+"""Available trace and data set of the recording, by preset of Continuum's branch for Mahimahi."""
+_PLACES = {"base": "base-edge", "local": "eu-central-1", "regional": "eu-west-3", "transcontinental": "us-east-1",
+           "aws-vodafone": "base-edge", "aws-vodafone-edge": "base-edge"}  # fmt: skip
+_KINDS = {"image_classification": "image-classification", "text_translation": "translation"}
+_MOST = 2000
+_AMOUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    place: Place
+    key: str
+    value: str
+
+
+def read_continuum(paths: Sequence[Path], choices: Choices, command: str) -> Written:
+    """Return the scenario of a configuration of Continuum; YAML profiles may follow it.
+
+    Raises ImportedFileError for a file that is neither INI nor YAML, and for one without nodes.
+    """
+    reader = _Reader(choices, paths[0].parent)
+    for path in paths:
+        text = read_text(path)
+        lines = (line for line in map(str.strip, text.split("\n")) if line and line[0] not in "#;")
+        is_ini = next(lines, "").startswith("[")
+        for document in [] if is_ini else documents(text, str(path)):
+            if not isinstance(document, Map):
+                raise Place(str(path), 1).error("not a configuration of Continuum: sections in INI or YAML are needed")
+            reader.add(list(_leaves(document, "", document.place)))
+        reader.add(_ini(text, str(path)) if is_ini else [])
+    tables = reader.scenario(re.sub(r"[^A-Za-z0-9._-]+", "-", paths[0].stem).strip("-._")[:64] or "continuum")
+    reader.close()
+    head = comment(f"Made by: {command}", summary(reader.notes), *map(str, reader.notes))
+    nodes: dict[str, tuple[str, NodeClass]] = {name: (name, cast(NodeClass, name)) for name in tables["nodes"]}
+    return Written(f"{head}\n{tomli_w.dumps(tables)}", nodes, {}, reader.notes)
+
+
+def _ini(text: str, source: str) -> list[_Setting]:
+    """Return the settings of an INI file. A line without a value begins a group of [compute] and [network]."""
+    found, section, group = [], "", ""
+    for number, line in enumerate(text.split("\n"), 1):
+        line = "" if line.lstrip().startswith(";") else line.partition("#")[0].strip()
+        key, separator, value = re.fullmatch(r"([^=:]*)([=:]?)(.*)", line).groups()  # type: ignore[union-attr]
+        if line.startswith("["):
+            section, group = line.strip("[] ")[:80].lower(), ""
+        elif line and not separator and section in ("compute", "network"):
+            group = f"{line[:80].lower()}."
+        elif line:
+            path = f"{section}.{group}{key.strip()[:80].lower()}"
+            found.append(_Setting(Place(source, number), path, value.strip(" \t\r\"'") if separator else "no value"))
+    return found
+
+
+def _leaves(value: Any, path: str, place: Place) -> Iterator[_Setting]:
+    """Yield the scalars of a YAML document. An entry of a list that names a tier is found under this name."""
+    if isinstance(value, Map):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key[:80]}"[:240].lower(), value.places[key])
+    elif isinstance(value, Items):
+        for index, (inner, where) in enumerate(zip(value, value.places, strict=True)):
+            names = [inner.get(key) for key in ("tier", "name", "destination")] if isinstance(inner, Map) else []
+            tier = next((each for each in names if each in CLASSES), index)
+            yield from _leaves(inner, f"{path}.{tier}", where)
+    else:
+        yield _Setting(place, path.lstrip("."), as_text(value))
+
+
+def _canonical(setting: _Setting) -> str:
+    """Return the name of a setting in Continuum's INI file; its path if it has none."""
+    path = setting.key
+    if _MANAGER.fullmatch(path) and setting.value in (*_CONTROLLED, "mist", "none"):
+        return "resource_manager"
+    for patterns in (_NAMES, _SYNONYMS):
+        match, name = next(((found, to) for each, to in patterns if (found := each.fullmatch(path))), (None, ""))
+        path = match.expand(name) if match else path
+    return path
+
+
+class _Reader:
+    """Settings by their names in Continuum's INI file. `close` lists the settings that were not read."""
+
+    def __init__(self, choices: Choices, folder: Path) -> None:
+        self.choices, self.folder, self.notes = choices, folder, list[Note]()
+        self._settings: dict[str, _Setting] = {}
+        self._ids: dict[str, str] = {}
+
+    def add(self, settings: list[_Setting]) -> None:
+        """Add the settings of a file. The first value of a setting applies; numbers of nodes are added."""
+        if len(settings) > _MOST:
+            raise settings[_MOST].place.error(f"more than {_MOST} settings: no configuration of Continuum is so long")
+        for setting in settings:
+            if match := re.fullmatch(rf"infrastructure\.clusters\.{_TIER}\.id", setting.key):
+                self._ids[setting.value] = match[1]
+            if _STRUCTURE.fullmatch(setting.key):
+                continue
+            if re.match(r"network\.|layer\..*network\.", setting.key) and setting.value not in _OFF:
+                self._settings.setdefault("network_emulation", _Setting(setting.place, setting.key, "true"))
+            name = _canonical(setting)
+            before = self._settings.setdefault(name, setting)
+            if before is not setting and name.endswith("_nodes") and f"{before.value}{setting.value}".isdecimal():
+                total = _Setting(before.place, before.key, str(int(before.value[:9]) + int(setting.value[:9])))
+                self._settings[name] = total
+            elif before.value != setting.value:
+                self.note("differs", setting, f"line {before.place.line} has another value, which applies")
+
+    def close(self) -> None:
+        """Note each setting that was not read."""
+        for name, setting in self._settings.items():
+            if _UNNEEDED.fullmatch(name) or setting.value.lower() in _OFF:
+                self.note("not needed", setting, "does not affect a run")
+            else:
+                last = name if name in _REASONS else name.rpartition(".")[2]
+                self.note("not mapped", setting, _REASONS.get(last, "a scenario has no counterpart of this key"))
+
+    def note(self, level: Level, setting: _Setting, text: str) -> None:
+        """Add a note on a setting."""
+        self.notes.append(Note(level, setting.place, setting.key, text))
+
+    def take(self, name: str) -> _Setting | None:
+        """Return a setting that `close` is not to list; None if it is missing."""
+        return self._settings.pop(name, None)
+
+    def number(self, name: str, default: float, low: float, high: float, unit: str = "") -> float:
+        """Return a number; the default if the setting is missing. unit: that of a number without one."""
+        setting = self.take(name)
+        if setting is None:
+            return default
+        match = _AMOUNT.fullmatch(setting.value)
+        if match is None or (match[2] and not unit):
+            self.note("differs", setting, f"'{setting.value[:40]}' is not a number: {default:g} is used")
+            return default
+        power = "kmgt".index(match[2].lower()) - "kmgt".index(unit) if match[2] else 0
+        found = float(match[1]) * 1024.0**power
+        if not low <= found <= high:
+            self.note("differs", setting, f"a scenario has {low:g} to {high:g}")
+        return min(max(found, low), high)
+
+    def exists(self, name: str) -> bool:
+        """Return whether a setting is there and not off."""
+        return name in self._settings and self._settings[name].value.lower() not in _OFF
+
+    def set_aside(self, names: str, text: str) -> None:
+        """Note the settings that match a pattern as not needed."""
+        for name in [name for name in self._settings if re.fullmatch(names, name)]:
+            self.note("not needed", self._settings.pop(name), text)
+
+    def scenario(self, name: str) -> dict[str, Any]:
+        """Return the tables of the scenario."""
+        first = next(iter(self._settings.values()), _Setting(Place(str(self.folder), 1), "", ""))
+        counts: dict[str, int] = {tier: round(self.number(f"{tier}_nodes", 0, 0, 1000)) for tier in CLASSES}
+        if not any(counts.values()):
+            raise first.place.error("no nodes: write cloud_nodes, edge_nodes or endpoint_nodes in [infrastructure]")
+        manager = self._settings.get("resource_manager")
+        if manager is not None and manager.value in _CONTROLLED and counts["cloud"] and sum(counts.values()) > 1:
+            self.note("differs", manager, "the control plane, which is one of the cloud nodes, has no node here")
+            counts["cloud"] -= 1
+        for tier, few in (
+            (tier, f"no {tier} node" if not number else f"one {tier} node") for tier, number in counts.items()
+        ):
+            if counts[tier] < 2:
+                names = rf"{tier}_.*|.*_{tier}_.*" if counts[tier] == 0 else rf"{tier}_(?:latency_\w+|throughput)"
+                self.set_aside(names, f"there is {few}")
+        assigned = self._settings.get("assigned")
+        server = self._ids.get(assigned.value, "") if assigned is not None else ""
+        server = server if counts.get(server) else next(tier for tier in ("edge", "cloud", "endpoint") if counts[tier])
+        app, workers = self._application(server, counts)
+        duration = self.number("duration", 300 if app else 60, 1, 86_400)
+        nodes = {tier: self._node(tier, counts[tier], server, workers) for tier in CLASSES if counts[tier]}
+        network = _Network(self, counts, server, first.place).tables()
+        for tier in network.get("sites", {}):
+            nodes[tier]["site"] = tier
+        apps = {"apps": {"benchmark": app}} if app else {}
+        return {"name": name, "duration": self.choices.duration or f"{duration:g} s", "nodes": nodes, **network, **apps}
+
+    def _application(self, server: str, counts: Mapping[str, int]) -> tuple[dict[str, Any], int]:
+        """Return the table of the application, empty if there is none, and the number of its instances per node."""
+        if self.exists("infra_only") or self.exists("resource_manager_only"):
+            self.set_aside("application|frequency|duration|sleep_time", "no benchmark is run")
+        setting = self.take("application")
+        if setting is None:
+            return {}, 1
+        known = get_close_matches(setting.value[:40], [*_KINDS, "empty", "empty_kata"], 1, 0.9)
+        kind = _KINDS.get(known[0]) if known else None
+        if not known or (kind is not None and not counts["endpoint"]):
+            text = "no kind of application is like it: write one in [apps]" if not known else "there is no endpoint"
+            self.note("not mapped", setting, text)
+            return {}, 1
+        workers = round(self.number("applications_per_worker", 1, 1, 1024))
+        if kind is None:
+            self.note("differs", setting, "a program that sleeps on each node; its deployment is not measured")
+            command = f"sleep {self.number('sleep_time', 30, 1, 86_400):g}"
+            return {"kind": "program", "client": {"on": server, "command": command}}, workers
+        rate = f"{self.number('frequency', 1, 0.001, 10_000):g} /s"
+        more = {"workers": workers} if workers > 1 else {}
+        return {"kind": kind, "client": "endpoint", "server": server, "rate": rate, **more}, workers
+
+    def _node(self, tier: str, count: int, server: str, workers: int) -> dict[str, Any]:
+        """Return the table of a tier: what a virtual machine has, or its part that the benchmark may use."""
+        cpus = self.number(f"{tier}_cores", self.choices.cpus, 0.1, 1024) * self.number(f"{tier}_quota", 1, 0.01, 1)
+        memory = self.number(f"{tier}_memory", self.choices.memory / 2**30, 2**-4, 2**14, "g")
+        if tier in ("endpoint", server):
+            role, each = ("endpoint", 1) if tier == "endpoint" else ("worker", workers)
+            cpus = min(cpus, each * self.number(f"application_{role}_cpu", cpus, 0.001, 1024))
+            memory = min(memory, each * self.number(f"application_{role}_memory", memory, 0.001, 2**14, "g"))
+        table = {"class": tier, "cpus": max(cpus, 0.1), "memory": SIZE.format(max(round(memory * 2**10), 64) << 20)}
+        return {**({"count": count} if count > 1 else {}), **table}
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Path between an endpoint and a tier. Delays are one way, in ms; rates in Mbit/s.
+
+    location: a place behind the core network, which has the delay. port: part of the delay between a node and the
+    switch of its tier. internal_rate: rate of that part; 0 without a switch.
+    """
+
+    location: str | None
+    delay: float
+    deviation: float
+    rate: float
+    port: float = 0.0
+    internal_rate: float = 0.0
+
+
+class _Network:
+    """Links whose delays add up to those of Continuum between an endpoint and each tier."""
+
+    def __init__(self, reader: _Reader, counts: Mapping[str, int], server: str, place: Place) -> None:
+        self.reader, self.counts, self.server, self.place = reader, counts, server, place
+
+    def tables(self) -> dict[str, Any]:
+        """Return the tables of links and sites."""
+        reader, tiers = self.reader, [tier for tier in ("edge", "cloud") if self.counts[tier]]
+        emulation, is_traced = reader.take("network_emulation"), reader.exists("up_trace")
+        mobile: dict[str, Any] = {"up": self._capacity("up"), "down": self._capacity("down")}
+        core, sites, between = dict[str, Any](), dict[str, Any](), 0.0
+        if emulation is None or emulation.value.lower() in _OFF:
+            reader.set_aside(r".*(?:latency|throughput|location|preset).*", "network emulation is off")
+            mobile = {way: capacity or "unlimited" for way, capacity in mobile.items()} | {"base_delay": "0 s"}
+            core = dict.fromkeys(tiers, "0 s")
+        else:
+            preset = self._preset(is_traced=is_traced)
+            paths = {tier: self._path(tier, preset) for tier in tiers}
+            top = max((path.rate for path in paths.values()), default=_RATES.get(preset, 1000.0))
+            shared = min((path.delay - path.port for path in paths.values()), default=0.0)
+            for tier, path in paths.items():
+                rest = path.delay - path.port - shared
+                between += path.port + (PLACES[path.location].one_way / 1e6 if path.location else rest)
+                link: Any = path.location or f"{rest:g} ms"
+                if path.rate < top or (path.rate < 1000 and preset not in _RATES):
+                    link = {"kind": "delay", "delay": link, "rate": f"{path.rate:g} Mbit/s"}
+                if path.internal_rate:
+                    sites[tier] = {"core": link, "delay": f"{path.port:g} ms", "rate": f"{path.internal_rate:g} Mbit/s"}
+                else:
+                    core[tier] = link
+            wanted = reader.number("cloud_edge_latency_avg", 7.5, 0, 60_000)
+            if len(paths) == 2 and abs(wanted - between) > 0.01:
+                self._differs("cloud_edge_latency_avg", f"{wanted:g} ms between edge and cloud; here {between:g} ms")
+            trace = _RECORDED.get(preset, ("", ""))[0]
+            mobile = {
+                way: capacity or (f"{trace}.{way}" if trace else f"{top:g} Mbit/s") for way, capacity in mobile.items()
+            }
+            mobile["base_delay"] = self._base_delay(shared, paths)
+            mobile["queue"] = (
+                {"kind": "droptail", "limit": "1000 packets"} if preset in _RATES else {"kind": "infinite"}
+            )
+        links = {**({"mobile": mobile} if self.counts["endpoint"] else {}), **({"core": core} if core else {})}
+        return {"links": links, **({"sites": sites} if sites else {})}
+
+    def _differs(self, key: str, text: str) -> None:
+        self.reader.notes.append(Note("differs", self.place, key, text))
+
+    def _capacity(self, way: str) -> str | None:
+        """Return the chosen capacity, else the trace that the file names, relative to the scenario; None without."""
+        choices, setting = self.reader.choices, self.reader.take(f"{way}_trace")
+        chosen: str | None = getattr(choices, way)
+        if chosen is not None or setting is None:
+            return chosen
+        path = self.reader.folder / setting.value
+        if is_there(path):
+            return os.path.relpath(path, choices.out.absolute().parent if choices.out else None)
+        self.reader.note("not mapped", setting, f"no such file, 5g-midband.{way} is used: choose another by --{way}")
+        return f"5g-midband.{way}"
+
+    def _preset(self, *, is_traced: bool) -> str:
+        """Return Continuum's preset of the mobile network; an empty text if the file names traces."""
+        setting = self.reader.take("wireless_network_preset")
+        if setting is None:
+            return "" if is_traced else "4g"
+        preset, choices = setting.value.lower(), self.reader.choices
+        if preset in _RECORDED and not (choices.up and choices.down):
+            trace, source = _RECORDED[preset]
+            text = f"a synthetic trace, {trace}; `cellbed traces fetch {source}` has recordings for --up and --down"
+            self.reader.note("differs", setting, text)
+        if preset in _RATES or preset in _RECORDED:
+            return preset
+        known = ", ".join([*_RATES, *_RECORDED])
+        self.reader.note("differs", setting, f"unknown preset, one of {known}: 4g is used")
+        return "4g"
+
+    def _path(self, tier: str, preset: str) -> _Path:
+        """Return the path between an endpoint and a tier."""
+        reader, between = self.reader, f"{tier}_endpoint"
+        average, deviation = _LATENCIES[tier] if preset in _RATES else (0.0, 0.0)
+        setting, place = reader.take(f"{tier}_location"), None
+        if setting is not None and (preset in _RATES or reader.exists(f"{between}_latency_avg")):
+            reader.note("differs", setting, "the preset's or the given delay applies, as in Continuum")
+        elif setting is not None:
+            name = setting.value.lower().replace("_", "-")
+            place = _PLACES.get(name, name if name in PLACES else None)
+            text = (
+                f"{PLACES[place].one_way / 1e6:g} ms one way, from the thesis" if place else "unknown place: no delay"
+            )
+            reader.note("differs", setting, text)
+        delay = reader.number(f"{between}_latency_avg", average, 0, 60_000)
+        deviation = reader.number(f"{between}_latency_var", deviation, 0, 60_000)
+        rate = reader.number(f"{between}_throughput", _RATES.get(preset, 1000), 0.001, 1_000_000)
+        if place is not None or self.counts[tier] == 1:
+            return _Path(place, delay, deviation, rate)
+        port = min(reader.number(f"{tier}_latency_avg", _INTERNAL[tier], 0, 2_000) / 2, delay)
+        return _Path(None, delay, deviation, rate, port, reader.number(f"{tier}_throughput", 1000, 0.001, 1_000_000))
+
+    def _base_delay(self, shared: float, paths: Mapping[str, _Path]) -> Any:
+        """Return the delay of the mobile link, which varies like that of the path to the servers."""
+        deviation = paths[self.server].deviation if self.server in paths else 0.0
+        for tier, path in paths.items():
+            if path.deviation != deviation:
+                text = f"{path.deviation:g} ms: the mobile link varies as between endpoint and {self.server}"
+                self._differs(f"{tier}_endpoint_latency_var", text)
+        if not deviation:
+            return f"{shared:g} ms"
+        return {"kind": "normal", "mean": f"{shared:g} ms", "deviation": f"{deviation:g} ms", "reorder": True}
