@@ -58,7 +58,8 @@ COMMANDS = [
     ("run", "FILE", "--dry-run"), ("run", "FILE", "--virtual", "--dry-run"), ("run", "named.toml", "--dry-run"),
     ("sweep", "FILE", "--dry-run"), ("sweep", "sweep.toml", "--dry-run"), ("sweep", "report", "swept"),
     ("log", "show", "FILE"),
-    ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "compose", "env.yaml"),
+    ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "continuum", "FILE"),
+    ("import", "compose", "env.yaml"),
     ("traces", "add", "FILE", "--name", "x"),
     ("traces", "add", "FILE", "--as", "parquet", "--name", "y"),
 ]  # fmt: skip

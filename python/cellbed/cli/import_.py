@@ -1,11 +1,14 @@
-"""``cellbed import``: scenarios from Compose files and Kubernetes manifests."""
+"""``cellbed import``: scenarios from Compose files, Kubernetes manifests and configurations of Continuum."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from cellbed.importing.services import Imported
 
 
 def _capacity(way: str, more: str = "") -> Any:
@@ -13,9 +16,13 @@ def _capacity(way: str, more: str = "") -> Any:
 
 
 def import_(
-    kind: Annotated[Literal["compose", "kube"], typer.Argument(help="Kind of the files.", metavar="KIND")],
+    kind: Annotated[Literal["compose", "kube", "continuum"], typer.Argument(help="Kind of the files.", metavar="KIND")],
     files: Annotated[
-        list[Path], typer.Argument(help="A Compose file; or manifests, or folders of manifests.", metavar="FILE")
+        list[Path],
+        typer.Argument(
+            help="A Compose file; manifests, or folders of them; or a configuration of Continuum and its profiles.",
+            metavar="FILE",
+        ),
     ],
     place: Annotated[
         list[str] | None,
@@ -25,9 +32,14 @@ def import_(
         list[str] | None,
         typer.Option("--map", metavar="IMAGE=LOCAL", help="Use an image of this machine instead; repeatable."),
     ] = None,
-    up: Annotated[str, _capacity("Uplink", ": a trace, or a rate such as '12 Mbit/s'")] = "5g-midband.up",
-    down: Annotated[str, _capacity("Downlink")] = "5g-midband.down",
-    duration: Annotated[str, typer.Option(help="Duration of the workload.")] = "60 s",
+    up: Annotated[
+        str | None,
+        _capacity("Uplink", ": a trace, or a rate such as '12 Mbit/s'. Default: Continuum's, else 5g-midband.up"),
+    ] = None,
+    down: Annotated[str | None, _capacity("Downlink", ". Default: Continuum's, else 5g-midband.down")] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="Duration of the workload. Default: Continuum's, else 60 s.")
+    ] = None,
     cpus: Annotated[float, typer.Option(help="CPUs of services without a limit.")] = 1.0,
     memory: Annotated[str, typer.Option(help="Memory of services without a limit.")] = "512 MiB",
     load: Annotated[
@@ -46,13 +58,16 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="Print scenario, services and notes as JSON.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a setting is not mapped.")] = False,
 ) -> None:
-    """Convert a Compose file or Kubernetes manifests to a scenario.
+    """Convert a Compose file, Kubernetes manifests or a configuration of Continuum to a scenario.
 
     Each service, and each container of a workload (Pod, Deployment, StatefulSet, …), becomes a node group with a
     container back end. The edge gets services that publish ports or that others depend on, workloads that a Service
     selects, and workers, which depend only on services behind these. Their clients are on an endpoint. Services on the
     edge are at one site, services in the cloud at another. Settings that a scenario cannot have are listed on standard
     error and in comments of the scenario.
+
+    A tier of Continuum, INI or YAML, becomes a node group; its network becomes the links, and its benchmark an
+    application of the nearest kind.
 
     Variables, include, extends and further files are not read: resolve them with `docker compose config`.
 
@@ -66,9 +81,9 @@ def import_(
       cellbed import compose compose.yaml --build --out shop.toml
       cellbed import compose other/compose.yaml --out shop.toml --add
       cellbed import kube manifests/*.yaml --place load=endpoint --out shop.toml
+      cellbed import continuum bench_edge.cfg --out edge.toml
     """
     import json
-    import os
     import shlex
     import sys
 
@@ -86,19 +101,20 @@ def import_(
     before = read(out) if add and out is not None else None
     classes, images = importing.parse_classes(place or []), importing.parse_images(map_ or [])
     choices = importing.Choices(classes, up, down, duration, cpus, size, load, out, images, before, build)
-    if kind == "kube" and (profile or build):
-        raise CellbedError(f"{'--build' if build else '--profile'}: manifests have none: leave it out")
-    if kind == "kube":
-        manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
-        imported = importing.read_manifests([file for some in manifests for file in some])
-    elif len(files) > 1:
-        merged = " ".join(f"-f {shlex.quote(str(each))}" for each in files)
-        raise CellbedError(f"several Compose files: merge them with `docker compose {merged} config > resolved.yaml`")
+    needs_services = {"--place": place, "--map": map_, "--load": load, "--add": add} if kind == "continuum" else {}
+    for option, value in {"--profile": profile, "--build": build, **needs_services}.items():
+        if kind != "compose" and value:
+            raise CellbedError(
+                f"{option}: {'manifests' if kind == 'kube' else 'configurations of Continuum'} have none: leave it out"
+            )
+    command = shlex.join(["cellbed", *sys.argv[1:]])
+    if kind == "continuum":
+        written = importing.read_continuum(files, choices, command)
     else:
-        imported = importing.read_compose(files[0], os.environ, profile or [])
-    if build:
-        importing.build(imported, choices)
-    written = importing.write(imported, choices, shlex.join(["cellbed", *sys.argv[1:]]))
+        imported = _services(kind, files, profile or [])
+        if build:
+            importing.build(imported, choices)
+        written = importing.write(imported, choices, command)
     importing.save(written, out)
     losses = [note for note in written.notes if note.is_loss]
     if as_json:
@@ -107,9 +123,28 @@ def import_(
         if out is None:
             print(written.text, end="")
         else:
-            print(f"{out}: {len(written.nodes)} services; settings that are not mapped or differ: {len(losses)}")
-        print(written.placement(), file=sys.stderr)
+            what = "node groups" if kind == "continuum" else "services"
+            print(f"{out}: {len(written.nodes)} {what}; settings that are not mapped or differ: {len(losses)}")
+        if kind != "continuum":
+            print(written.placement(), file=sys.stderr)
     for note in losses:
         print(note, file=sys.stderr)
     if strict and losses:
         raise typer.Exit(1)
+
+
+def _services(kind: str, files: list[Path], profiles: list[str]) -> Imported:
+    """Return the services of a Compose file or of manifests."""
+    import os
+    import shlex
+
+    from cellbed import importing
+    from cellbed.support.errors import CellbedError
+
+    if kind == "kube":
+        manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
+        return importing.read_manifests([file for some in manifests for file in some])
+    if len(files) > 1:
+        merged = " ".join(f"-f {shlex.quote(str(each))}" for each in files)
+        raise CellbedError(f"several Compose files: merge them with `docker compose {merged} config > resolved.yaml`")
+    return importing.read_compose(files[0], os.environ, profiles)
