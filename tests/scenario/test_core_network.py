@@ -144,6 +144,25 @@ def test_a_split_is_kept(tmp_path: Path) -> None:
     assert (up_at(3100 * MS), down_at(3100 * MS)) == (2.5 * MS, 7.5 * MS)
 
 
+def test_a_core_link_replays_recorded_rates_from_the_start_in_the_record(tmp_path: Path) -> None:
+    (tmp_path / "pings.csv").write_text("time_s,rtt_ms\n0,10\n1,20\n2,20\n")
+    (tmp_path / "wan.up").write_text("1\n2\n3\n4\n")
+    table = 'kind = "round-trips", record = "pings.csv", start = "1 s", up = "wan.up"'
+    up, down = core(tmp_path, f'{{ {table}, down = {{ kind = "series", steps = [["0 s", "9 Mbit/s"]] }} }}')
+    schedule = up.stages[2]["schedule"]
+    assert (schedule["kind"], schedule["offset_ns"], Path(schedule["path"]).name) == ("trace", S, "wan.up")
+    assert up.trace is not None
+    assert up.trace["name"] == "wan.up"
+    assert down.stages[2]["schedule"]["kind"] == "series"
+    assert at(up.stages[-1]["series"], 0) == 10 * MS
+    # The other direction has the constant rate, if there is one.
+    _, down = core(tmp_path, f'{{ {table}, rate = "5 Mbit/s" }}')
+    assert down.stages[2]["schedule"] == {"kind": "constant", "bit_rate": 5_000_000}
+    (tmp_path / "wan.up").write_text("1\nx\n")
+    with pytest.raises(ScenarioError, match=r"links\.core\.edge\.up: .*wan\.up.*2"):
+        core(tmp_path, f"{{ {table} }}")
+
+
 def test_rate_queue_and_loss_of_a_core_link(tmp_path: Path) -> None:
     table = '{ kind = "place", name = "base-edge", rate = "1 Gbit/s", loss = "0.1 %", queue = { kind = "codel" } }'
     up, _ = core(tmp_path, table)

@@ -76,5 +76,6 @@ LinkCapacity = PlainCapacity | Replay
 """Capacity of a direction: trace, constant rate or unlimited as text; other kinds as tables."""
 
 LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (*SCHEDULES.values(), WHOLE["cellreplay"]), CAPACITY.show)
+PLAIN_CAPACITY = PlainOr(Annotated[Any, CAPACITY], tuple(SCHEDULES.values()), CAPACITY.show)
 LATER_LINK_CAPACITY = replace(LINK_CAPACITY, plain=Annotated[Any, LATER_CAPACITY])
 """`LINK_CAPACITY` in later changes: a rate of 0 is an outage."""

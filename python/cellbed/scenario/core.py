@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
-from cellbed.archive import Archive, find_file, obstacle, open_archive
-from cellbed.scenario.capacities import FLOW_LIMIT, FlowLimit
-from cellbed.scenario.fields import TextField, plainly, quantity
+from cellbed.archive import Archive, TraceError, find_file, obstacle, open_archive
+from cellbed.scenario.capacities import FLOW_LIMIT, PLAIN_CAPACITY, FlowLimit, PlainCapacity
+from cellbed.scenario.fields import ConstantRate, TextField, Unlimited, plainly, quantity
 from cellbed.scenario.impairments import DELAYS, Delay, LossEachWay, OutageEachWay, outage_misfits
 from cellbed.scenario.places import PLACES, Hours
 from cellbed.scenario.queues import Queue
@@ -170,6 +170,12 @@ class CoreTable(Table):
         raise NotImplementedError
 
     @property
+    def capacities(self) -> Ways[PlainCapacity]:
+        """The bottleneck of each direction."""
+        capacity = Unlimited() if self.rate is None else ConstantRate(self.rate)
+        return Ways(capacity, capacity)
+
+    @property
     def source(self) -> Source | None:
         """The source of varying round-trip times, if any."""
         return None
@@ -178,9 +184,7 @@ class CoreTable(Table):
 class _RoundTrips(CoreTable):
     """Base of core links with round-trip times that vary."""
 
-    split: float = Field(
-        0.5, ge=0, le=1, description="Share of a round trip spent on the uplink; echoes cannot measure it."
-    )
+    split: float = Field(0.5, ge=0, le=1, description="Share of a round trip spent on the uplink.")
 
     def delays(self, seed: int, duration: int) -> Ways[Delay]:
         """Return the delay of each direction over a workload of `duration` ns."""
@@ -219,6 +223,28 @@ class CoreRoundTrips(_RoundTrips):
     start: Annotated[int, quantity(DURATION, "0 s", "8760 h")] = Field(
         written("0 s"), description="Start offset into the record, which repeats when it ends."
     )
+    up: Annotated[PlainCapacity, PLAIN_CAPACITY] | None = Field(
+        None, description="Recorded rates to the node, as in [links.mobile]. Default: `rate`."
+    )
+    down: Annotated[PlainCapacity, PLAIN_CAPACITY] | None = Field(
+        None, description="Recorded rates from the node. Default: `rate`."
+    )
+
+    @property
+    def capacities(self) -> Ways[PlainCapacity]:
+        """The bottleneck of each direction."""
+        rest = super().capacities
+        return Ways(self.up or rest.uplink, self.down or rest.downlink)
+
+    def misfits(self, duration: int) -> list[tuple[Path, str]]:
+        """Return keys that do not fit, among them malformed traces."""
+        found = super().misfits(duration)
+        for way in ("up", "down"):
+            try:
+                _ = getattr(getattr(self, way), "trace", None)
+            except TraceError as error:
+                found.append(((way,), str(error)))
+        return found
 
     @property
     def source(self) -> Source:

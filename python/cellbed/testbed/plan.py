@@ -22,10 +22,10 @@ from cellbed.runformat.changes import CHANGES
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.cells import Cell
-from cellbed.scenario.core import CoreDelay, CoreLink, Source
+from cellbed.scenario.core import CoreDelay, CoreLink, CoreRoundTrips, Source
 from cellbed.scenario.fallback import Stays
 from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
-from cellbed.scenario.fields import ConstantRate, Unlimited
+from cellbed.scenario.fields import ConstantRate
 from cellbed.scenario.impairments import Delay
 from cellbed.scenario.live import LiveLink
 from cellbed.scenario.load_dependent import Conditional, Radio, Recorded, Replay
@@ -800,13 +800,14 @@ def _port(scenario: Scenario, node: Node) -> list[Direction]:
 def _core_link(scenario: Scenario, core: CoreLink, link: str, ends: tuple[str, str]) -> list[Direction]:
     delays = core.delays(scenario.seed, scenario.duration)
     directions = _directions(link, *ends, lambda way: _core_parameters(core, way, getattr(delays, way)))
-    return [replace(each, seed=scenario.seed, round_trips=core.source) for each in directions]
+    playing = Playing(core.start) if isinstance(core, CoreRoundTrips) else Playing()
+    return [replace(each, seed=scenario.seed, round_trips=core.source, playing=playing) for each in directions]
 
 
 def _core_parameters(core: CoreLink, way: Way, delay: Delay) -> Parameters:
     if isinstance(core, CoreDelay):
         return Parameters(queue=DropTail(kind="droptail"), delay=delay)
-    capacity = Unlimited() if core.rate is None else ConstantRate(core.rate)
+    capacity = getattr(core.capacities, way)
     loss, outages = getattr(core.loss, way), getattr(core.outage, way)
     queue = getattr(core.queue, way)
     return Parameters(capacity, queue, delay, loss, outages=outages, flow_limit=core.flow_limit)
