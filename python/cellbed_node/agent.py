@@ -445,6 +445,7 @@ class Agent:
             hello={
                 "machine": f"{system.sysname} {system.release} {system.machine}",
                 "cpus": os.cpu_count(),
+                "network": Path("/proc/self/ns/net").stat().st_ino,
                 "connection": os.environ.get("CELLBED_CONNECTION", "").split(),
             }
         )
@@ -805,8 +806,6 @@ def configure_network(wanted: dict[str, Any]) -> None:
     path: the connection, for errors.
     """
     socket.sethostname(wanted["host_name"])
-    if wanted["hosts"] is not None:
-        _show_hosts(wanted["hosts"])
     device, four, six, mtu = wanted["device"], wanted["gateway4"], wanted["gateway6"], wanted["mtu"]
     # A tunnel would lower the MTU of routes to avoid fragments, and programs would send less.
     size = f"mtu lock {mtu}"
@@ -839,6 +838,8 @@ def configure_network(wanted: dict[str, Any]) -> None:
     if not _answers(four, mtu - 28):
         what = f"packets of {mtu} bytes" if _answers(four, 56) else "packets"
         raise AgentError(f"no {what} reach this machine through {wanted['path']}")
+    if wanted["hosts"] is not None:  # last, since it is done once, and another tunnel may be tried
+        _show_hosts(wanted["hosts"])
 
 
 def _show_hosts(text: str) -> None:
@@ -953,8 +954,9 @@ def _be_host(options: dict[str, Any]) -> None:
         if os.read(entered, 1):
             try:
                 # The UDP socket stays in this namespace, which has the machine's network.
-                client, _, server, _ = os.environ["CELLBED_CONNECTION"].split()
-                ip(*options["tunnel"].format(f"/proc/{child}/ns/net", server, client).split())
+                if options["tunnel"]:
+                    client, _, server, _ = os.environ["CELLBED_CONNECTION"].split()
+                    ip(*options["tunnel"].format(f"/proc/{child}/ns/net", server, client).split())
                 os.write(made, b".")
             except AgentError as error:
                 print(error, file=sys.stderr)

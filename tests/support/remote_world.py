@@ -31,6 +31,10 @@ NETWORK = ip_network((int(ip_address("198.18.0.0")) + os.getpid() % 32768 * 4, 3
 """Between this machine and the one over SSH: another one for each process, since several suites may run at a time."""
 MACHINE = str(NETWORK[2])
 PORT = "2222"
+HIDDEN, GATEWAY = "198.51.100.2", "198.51.100.1"
+"""Of a machine behind another one, and the other one's address there."""
+FORWARDED = 2223
+"""Port of the machine in front; address translation leads from it to the hidden one."""
 USERS = ("pi:x:4242:4242::/tmp:/bin/sh", "guest:x:4243:4243::/tmp:/bin/sh")
 
 
@@ -114,12 +118,13 @@ class Machine:
 
     folder: Path
     process: int
+    address: str = MACHINE
 
     def backend(self, **keys: Any) -> HostBackend:
         """The back end that reaches it."""
         table = {
             "kind": "host",
-            "ssh": f"root@{MACHINE}",
+            "ssh": f"root@{self.address}",
             "port": int(PORT),
             "identity": str(self.folder / "user"),
             "options": [f"UserKnownHostsFile={self.folder / 'known'}"],
@@ -131,28 +136,57 @@ class Machine:
         """The back end as TOML on one line."""
         return to_toml(self.backend().model_dump(mode="json", exclude_none=True))
 
+    def run(self, *command: str, text: str = "") -> None:
+        """Run a command in its network."""
+        words = ["nsenter", "--net", "--target", str(self.process), *command]
+        subprocess.run(words, input=text, text=True, check=True)
+
 
 @contextmanager
-def machine(folder: Path) -> Iterator[Machine]:
-    """Such a machine, with new keys in the folder; its SSH server ends with the test. Skips the test without one."""
+def hidden(front: Machine) -> Iterator[Machine]:
+    """A machine that only the one in front reaches, with the same keys. Address translation leads from a port of that
+    one to its SSH server, and from it to everything."""
+    if shutil.which("nft") is None:
+        pytest.skip("nft is missing: apt install nftables")
+    translation = f"""table ip translation {{
+        chain in {{ type nat hook prerouting priority -100; tcp dport {FORWARDED} dnat to {HIDDEN}:{PORT}; }}
+        chain out {{ type nat hook postrouting priority 100; masquerade; }}
+    }}"""
+    with machine(front.folder, HIDDEN, GATEWAY, front) as found:
+        front.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+        front.run("nft", "-f", "-", text=translation)
+        try:
+            yield found
+        finally:
+            front.run("nft", "delete", "table", "ip", "translation")
+
+
+@contextmanager
+def machine(
+    folder: Path, address: str = MACHINE, gateway: str = str(NETWORK[1]), front: Machine | None = None
+) -> Iterator[Machine]:
+    """Such a machine, with keys in the folder; its SSH server ends with the test. Skips the test without one. gateway:
+    the other address of its network, which is at `front`, by default on this machine."""
     if os.geteuid() != 0:
         pytest.skip("a node of kind host needs root")
     if shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") is None:
         pytest.skip("sshd is missing: apt install openssh-server")
-    for key in ("host", "user"):
+    for key in ("host", "user") if front is None else ():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
     shutil.copy(folder / "user.pub", folder / "authorized")
-    (folder / "known").write_text(f"[{MACHINE}]:{PORT} " + (folder / "host.pub").read_text())
+    names = f"[{MACHINE}]:{PORT},[{MACHINE}]:{FORWARDED},[{HIDDEN}]:{PORT} "
+    (folder / "known").write_text(names + (folder / "host.pub").read_text())
     settings = {
         "Port": PORT,
-        "ListenAddress": MACHINE,
+        "ListenAddress": address,
         "HostKey": folder / "host",
         "AuthorizedKeysFile": "/run/authorized",
         "PidFile": "none",
         "UsePAM": "no",
         "StrictModes": "no",
     }
-    (folder / "sshd").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    configured = folder / f"sshd-{address}"
+    configured.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     # Two users besides root: `pi` may use sudo without a password, `guest` may not.
     (folder / "passwd").write_text(Path("/etc/passwd").read_text() + "".join(f"{each}\n" for each in USERS))
     (folder / "shadow").write_text("root:*:1::::::\npi:*:1::::::\nguest:*:1::::::\n")
@@ -164,8 +198,8 @@ def machine(folder: Path) -> Iterator[Machine]:
             [ ! -e /etc/$file ] || mount --bind {folder}/$file /etc/$file || exit
         done
         echo ready && read line
-        ip link set lo up && ip address add {MACHINE}/30 dev eth0 && ip link set eth0 up
-        exec {shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")} -D -e -f {folder}/sshd"""
+        ip link set lo up && ip address add {address}/30 dev eth0 && ip link set eth0 up
+        exec {shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")} -D -e -f {configured}"""
     with ExitStack() as stack:
         server = stack.enter_context(
             subprocess.Popen(
@@ -177,17 +211,18 @@ def machine(folder: Path) -> Iterator[Machine]:
         )
         stack.callback(server.kill)
         assert server.stdout.readline() == b"ready\n"
-        device = f"cbt{os.getpid()}"
+        device = f"cbt{os.getpid()}" if front is None else "eth1"
+        at = ["nsenter", "--net", "--target", str(front.process)] if front is not None else []
         for command in (
             f"link add {device} type veth peer name eth0 netns {server.pid}",
-            f"address add {NETWORK[1]}/30 dev {device}",
+            f"address add {gateway}/30 dev {device}",
             f"link set {device} up",
         ):
-            subprocess.run(["ip", *command.split()], check=True)
+            subprocess.run([*at, "ip", *command.split()], check=True)
         server.stdin.write(b"\n")
         server.stdin.flush()
         assert b"listening" in server.stderr.readline()
-        yield Machine(folder, server.pid)
+        yield Machine(folder, server.pid, address)
 
 
 def skip_without_vm() -> None:

@@ -26,7 +26,12 @@ from cellbed.testbed.nodes.remote import NodeError, RemoteNode
 from cellbed.testbed.programs.reports import SPANS, ReportSockets
 from cellbed_node.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
 
-HELLO = {"machine": "Linux 6.1 x86_64", "cpus": 2, "connection": ["198.18.0.1", "1", "198.18.0.2", "2"]}
+HELLO = {
+    "machine": "Linux 6.1 x86_64",
+    "cpus": 2,
+    "network": 4026531840,
+    "connection": ["198.18.0.1", "1", "198.18.0.2", "2"],
+}
 FRAME = HEADER.size
 
 
@@ -217,6 +222,7 @@ def test_malformed_message_of_a_machine_is_one_error(node: Node, message: Any) -
         {**HELLO, "machine": "\x1b[2J"},
         {**HELLO, "connection": ["1.2.3.4 dstport 1", "1", "1.2.3.4", "1"]},
         {**HELLO, "connection": None},
+        {**HELLO, "network": "/proc/1/ns/net"},
         {},
         "Linux",
     ],

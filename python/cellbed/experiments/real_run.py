@@ -190,6 +190,11 @@ class RealRun(Run):
         self.journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))
         held.callback(self._stop_emulator)
         held.enter_context(bed.emulator.require())
+        self.state.notes += [
+            f"packets of {name} cross {node.facts['tunnel']}"
+            for name, node in bed.nodes.items()
+            if "tunnel" in node.facts
+        ]
         nodes = [{"node": name, **node.facts} for name, node in bed.nodes.items() if node.facts]
         folder.write_json(self.folder / "environment.json", environment(plan) | {"nodes": nodes})
 

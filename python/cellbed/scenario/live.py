@@ -69,6 +69,8 @@ def live_misfits(scenario: "Scenario") -> Iterator[tuple[Path, str]]:
         if group.backend.kind != "host":
             text = "a live link leads to machines over SSH: write backend = { kind = 'host', ssh = … }"
             yield (*where, "backend"), text
+        elif group.backend.nat:
+            yield (*where, "backend", "nat"), "a live link sends datagrams to the machine: remove this key"
         for wrong in ("core", "site"):
             if getattr(group, wrong) is not None:
                 yield (*where, wrong), f"{_WHOLE_PATH}: remove this key"

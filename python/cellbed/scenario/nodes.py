@@ -111,6 +111,13 @@ class HostBackend(Backend):
     ssh: str = Field(pattern="^[^-\\s]\\S*$", description="The machine, as ssh takes it.", examples=["pi@192.0.2.7"])
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="Port of its SSH server.")
     identity: Annotated[pathlib.Path, KEY_FILE] | None = Field(None, description="File of the private key.")
+    jump: str | None = Field(
+        None,
+        pattern="^[^-\\s,][^\\s,]*(,[^-\\s,][^\\s,]*)*$",
+        description="Jump hosts on the way, as USER@HOST:PORT, separated by commas.",
+        examples=["user@gateway.example.org"],
+    )
+    nat: bool = Field(False, description="Carry packets over SSH: the machine is behind address translation.")
     options: list[str] = Field([], description="Further options of ssh (ssh_config(5)).", examples=[["Compression=no"]])
 
 

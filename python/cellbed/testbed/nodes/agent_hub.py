@@ -75,8 +75,8 @@ def _text(value: Any, pattern: re.Pattern[str] = _PRINTABLE) -> str:
 
 def _hello(value: Any) -> dict[str, Any]:
     connection = [_text(each, _ADDRESS_OR_PORT) for each in value["connection"]]
-    cpus = agent.whole(value["cpus"], 1)
-    return {"machine": _text(value["machine"]), "cpus": cpus, "connection": connection}
+    cpus, network = agent.whole(value["cpus"], 1), agent.whole(value["network"], 1)
+    return {"machine": _text(value["machine"]), "cpus": cpus, "network": network, "connection": connection}
 
 
 def _sample(value: Any) -> dict[str, int | None]:

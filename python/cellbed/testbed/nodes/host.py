@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shlex
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from cellbed.scenario.nodes import HostBackend
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.cgroups import Sample
 from cellbed.testbed.machine.interface import Interface
-from cellbed.testbed.machine.process import run
+from cellbed.testbed.machine.process import ProgramError, run, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteGroup, RemoteNode, end_of, last_line_of
-from cellbed_node.agent import BOOTSTRAP, UDP_PORT, greeting
-from cellbed_node.processes import die_with_parent, find, last_line
+from cellbed_node import tunnel
+from cellbed_node.agent import BOOTSTRAP, UDP_PORT, delivery, greeting
+from cellbed_node.processes import die_with_parent, find, kill, last_line
 
 HEADERS = 50
 """Bytes that the tunnel adds to a packet over IPv4: headers of IP, UDP, VXLAN and Ethernet (RFC 7348, §5)."""
@@ -33,6 +39,8 @@ OUTER_BYTES = {4: 1550, 6: 1570}
 offload."""
 IP_MTU, IPV6_MTU = 14, 24
 """Socket options of Linux (ip(7), ipv6(7))."""
+MEETING_S = 60.0
+"""Maximum time for a second connection to a machine and its end of the tunnel, seconds."""
 CLOSING_S = 5.0
 """Maximum time for a machine, once ready, to remove what its agent made there, seconds."""
 
@@ -44,6 +52,9 @@ class HostNode(RemoteNode):
     the node's namespace, and its socket is in the machine's network. The tunnel carries packets of 1500 bytes. If the
     network between the machines cannot carry the outer packets, they are fragmented.
 
+    If the machine is behind address translation or a jump host, or if no datagrams of the tunnel arrive, a second SSH
+    connection carries the frames between TAP devices (:mod:`cellbed_node.tunnel`).
+
     Behind a live link, the packets leave by its interface, and are small enough for it. Greetings from the port of the
     tunnel open the way through address translation, and show the machine where its packets must go.
     """
@@ -54,10 +65,16 @@ class HostNode(RemoteNode):
     def __init__(self, setup: Setup, table: HostBackend) -> None:
         super().__init__(setup, table)
         self._process: subprocess.Popen[bytes] | None = None
+        self._carrier: subprocess.Popen[bytes] | None = None
+        self._carried: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the node
         self.path = f"the tunnel to {table.ssh} (UDP port {UDP_PORT})"
         self._token: str | None = None
-        if (underlay := setup.underlay) is not None:
+        underlay = setup.underlay
+        self._reason = "address translation" if table.nat else "jump host" if table.jump else ""
+        """Why the packets cross the SSH connection; empty if datagrams carry them."""
+        if underlay is not None:
+            self._reason = ""
             self._token = secrets.token_hex(16)
             self.mtu = min(self.mtu, underlay.mtu - HEADERS)
             self.path += f" over {underlay.name}"
@@ -92,7 +109,7 @@ class HostNode(RemoteNode):
                 near,
                 kind="host",
                 group=f"cellbed-host-{setup.run}-{self.name}" if setup.limits is not None else None,
-                tunnel=self._tunnel(self.far_device, self.far_mac),
+                tunnel=None if self._reason else self._tunnel(self.far_device, self.far_mac),
                 meet=self._token,
             )
 
@@ -106,6 +123,9 @@ class HostNode(RemoteNode):
         return f"{made} dstport {UDP_PORT} srcport {UDP_PORT} {UDP_PORT + 1} nolearning udpcsum"
 
     def attach(self, hello: dict[str, Any]) -> None:
+        if self._reason:
+            self._carry(hello)
+            return
         try:
             here, there = (ip_address(hello["connection"][end]) for end in (0, 2))
         except (IndexError, ValueError):
@@ -153,20 +173,73 @@ class HostNode(RemoteNode):
             "seen_as": f"{seen[0]}, UDP port {seen[1]}",
         }
 
+    def _carry(self, hello: dict[str, Any]) -> None:
+        """Make the tunnel through a second SSH connection. Errors: :class:`NodeError`."""
+        self.path = f"the SSH connection to {self.table.ssh}"
+        setup, environment = self.setup, {**os.environ, RUN_VARIABLE: self.setup.run}
+        near, far = socket.socketpair()
+        with near:
+            with far:
+                self._carrier = subprocess.Popen(
+                    _ssh(self.table, f"{_PYTHON} -c '{BOOTSTRAP}'"),
+                    stdin=far.fileno(),
+                    stdout=far.fileno(),
+                    stderr=self._errors,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                    env=environment,
+                )
+            near.settimeout(MEETING_S)
+            source = Path(tunnel.__file__).read_bytes()
+            answer = b""
+            with contextlib.suppress(OSError):
+                near.sendall(delivery(source, device=self.far_device, mac=self.far_mac, network=hello["network"]))
+                answer = near.recv(1)
+            if answer != b".":
+                raise NodeError(f"{self.name}: no tunnel through a second SSH connection: {self.why()}")
+            near.setblocking(False)
+            self.run_ip(f"tuntap add {self.device} mode tap")
+            self._carried = spawn(
+                [sys.executable, "-P", "-m", tunnel.__name__, self.device],
+                replace(setup.place, binds=(), cgroups=()),
+                environment=environment,
+                stdin=near.fileno(),
+                stderr=self._errors,
+            )
+        self.facts |= {"cpus": hello["cpus"], "tunnel": f"an SSH connection ({self._reason}), MTU {self.mtu}"}
+        self.facts.pop("fragmented", None)
+
+    def sample(self) -> Sample | None:
+        if self._carried is not None and self._carried.poll() is not None and self._process is not None:
+            kill(self._process)  # the programs end, too, which is reported with `why`
+        return super().sample()
+
     def wait_ready(self) -> None:
-        super().wait_ready()
+        try:
+            super().wait_ready()
+        except ProgramError as error:
+            if self._reason or self.setup.underlay is not None or "tunnel" not in self.facts:
+                raise
+            self._reason = str(error).partition(": ")[2]
+            with contextlib.suppress(ProgramError):
+                self.run_ip(f"link delete {self.device}")
+            super().wait_ready()
         limits = self.setup.limits
         if limits is not None:
             self.group = RemoteGroup(self)
             self.group.limit(limits.cpus, limits.memory_bytes)
 
     def why(self) -> str:
+        if self._carried is not None and self._carried.poll() is not None:
+            return f"{self.path} that carries its packets has ended: {last_line_of(self._errors) or 'no reason given'}"
         end_of(self._process, 0.5)
         return f"ssh {self.table.ssh}: {_reason(last_line_of(self._errors))}"
 
     def stop(self) -> None:
         super().stop()
         end_of(self._process, CLOSING_S if "machine" in self.facts else 0.5)
+        for process in (self._carried, self._carrier):
+            end_of(process, 0.0)
         self._errors.close()
 
 
@@ -191,12 +264,21 @@ def _ssh(table: HostBackend, command: str) -> list[str]:
 
 def _options(table: HostBackend) -> list[str]:
     """Return the program with the options that lead to the machine."""
+    ssh = _common_options(table)
+    for hop in table.jump.split(",") if table.jump else ():
+        target = f"ssh://{hop}" if re.fullmatch(r".*:[0-9]+", hop) else hop
+        # The outer program expands %h and %p, host and port of the next machine.
+        nested = [*(word.replace("%", "%%") for word in ssh), "-W", "[%h]:%p", "--", target]
+        ssh = [*_common_options(table), "-o", f"ProxyCommand={shlex.join(nested)}"]
+    return ssh if table.port is None else [*ssh, "-p", str(table.port)]
+
+
+def _common_options(table: HostBackend) -> list[str]:
+    """Return the program with the options for the machine and its jump hosts."""
     ssh = ["ssh", "-T", "-e", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
     ssh += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
     for option in table.options:
         ssh += ["-o", option]
-    if table.port is not None:
-        ssh += ["-p", str(table.port)]
     if table.identity is not None:
         ssh += ["-i", str(table.identity), "-o", "IdentitiesOnly=yes"]
     return ssh
