@@ -1,8 +1,8 @@
 """Configurations of Continuum, INI or YAML: nodes, links and the benchmark as a scenario.
 
-All formats are reduced to the settings of Continuum's INI file: those of its branch for Mahimahi, its experiments in
-YAML with their profiles, layers in YAML, and the structure in the thesis (Mishchenko, 2025, Listing 1). Continuum
-delays and limits each pair of nodes; a scenario has the same end-to-end values on mobile links, core links and sites.
+All formats are reduced to the settings of Continuum's INI file: the branch for Mahimahi, experiments in YAML with their
+profiles, layers in YAML, and the structure in the thesis (Mishchenko, 2025, Listing 1). Continuum delays and limits
+each pair of nodes; a scenario has the same end-to-end values on mobile links, core links and sites.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class _Reader:
         return self._settings.pop(name, None)
 
     def number(self, name: str, default: float, low: float, high: float, unit: str = "") -> float:
-        """Return a number; the default if the setting is missing. unit: that of a number without one."""
+        """Return a number; the default if the setting is missing. unit: default unit, a letter of `_AMOUNT`."""
         setting = self.take(name)
         if setting is None:
             return default
@@ -303,7 +303,7 @@ class _Path:
 
 
 class _Network:
-    """Links whose delays add up to those of Continuum between an endpoint and each tier."""
+    """Links whose delays add up to Continuum's delay between an endpoint and each tier."""
 
     def __init__(self, reader: _Reader, counts: Mapping[str, int], server: str, place: Place) -> None:
         self.reader, self.counts, self.server, self.place = reader, counts, server, place
@@ -401,7 +401,7 @@ class _Network:
         return _Path(None, delay, deviation, rate, port, reader.number(f"{tier}_throughput", 1000, 0.001, 1_000_000))
 
     def _base_delay(self, shared: float, paths: Mapping[str, _Path]) -> Any:
-        """Return the delay of the mobile link, which varies like that of the path to the servers."""
+        """Return the delay of the mobile link, which varies like the path to the servers."""
         deviation = paths[self.server].deviation if self.server in paths else 0.0
         for tier, path in paths.items():
             if path.deviation != deviation:
