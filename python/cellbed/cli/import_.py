@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
-
-if TYPE_CHECKING:
-    from cellbed.importing.services import Imported
 
 
 def _capacity(way: str, more: str = "") -> Any:
@@ -84,6 +81,7 @@ def import_(
       cellbed import continuum bench_edge.cfg --out edge.toml
     """
     import json
+    import os
     import shlex
     import sys
 
@@ -107,14 +105,24 @@ def import_(
             raise CellbedError(
                 f"{option}: {'manifests' if kind == 'kube' else 'configurations of Continuum'} have none: leave it out"
             )
+    imported = None
+    if kind == "kube":
+        manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
+        imported = importing.read_manifests([file for some in manifests for file in some])
+    elif kind == "compose":
+        if len(files) > 1:
+            merged = " ".join(f"-f {shlex.quote(str(each))}" for each in files)
+            raise CellbedError(
+                f"several Compose files: merge them with `docker compose {merged} config > resolved.yaml`"
+            )
+        imported = importing.read_compose(files[0], os.environ, profile or [])
+    if imported is not None and build:
+        importing.build(imported, choices)
     command = shlex.join(["cellbed", *sys.argv[1:]])
-    if kind == "continuum":
-        written = importing.read_continuum(files, choices, command)
-    else:
-        imported = _services(kind, files, profile or [])
-        if build:
-            importing.build(imported, choices)
+    if imported is not None:
         written = importing.write(imported, choices, command)
+    else:
+        written = importing.read_continuum(files, choices, command)
     importing.save(written, out)
     losses = [note for note in written.notes if note.is_loss]
     if as_json:
@@ -131,20 +139,3 @@ def import_(
         print(note, file=sys.stderr)
     if strict and losses:
         raise typer.Exit(1)
-
-
-def _services(kind: str, files: list[Path], profiles: list[str]) -> Imported:
-    """Return the services of a Compose file or of manifests."""
-    import os
-    import shlex
-
-    from cellbed import importing
-    from cellbed.support.errors import CellbedError
-
-    if kind == "kube":
-        manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
-        return importing.read_manifests([file for some in manifests for file in some])
-    if len(files) > 1:
-        merged = " ".join(f"-f {shlex.quote(str(each))}" for each in files)
-        raise CellbedError(f"several Compose files: merge them with `docker compose {merged} config > resolved.yaml`")
-    return importing.read_compose(files[0], os.environ, profiles)

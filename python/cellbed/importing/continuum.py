@@ -234,12 +234,11 @@ class _Reader:
         if manager is not None and manager.value in _CONTROLLED and counts["cloud"] and sum(counts.values()) > 1:
             self.note("differs", manager, "the control plane, which is one of the cloud nodes, has no node here")
             counts["cloud"] -= 1
-        for tier, few in (
-            (tier, f"no {tier} node" if not number else f"one {tier} node") for tier, number in counts.items()
-        ):
-            if counts[tier] < 2:
-                names = rf"{tier}_.*|.*_{tier}_.*" if counts[tier] == 0 else rf"{tier}_(?:latency_\w+|throughput)"
-                self.set_aside(names, f"there is {few}")
+        for tier, number in counts.items():
+            if number == 0:
+                self.set_aside(rf"{tier}_.*|.*_{tier}_.*", f"there is no {tier} node")
+            elif number == 1:
+                self.set_aside(rf"{tier}_(?:latency_\w+|throughput)", f"there is one {tier} node")
         assigned = self._settings.get("assigned")
         server = self._ids.get(assigned.value, "") if assigned is not None else ""
         server = server if counts.get(server) else next(tier for tier in ("edge", "cloud", "endpoint") if counts[tier])
