@@ -213,6 +213,8 @@ def machine(
         assert server.stdout.readline() == b"ready\n"
         device = f"cbt{os.getpid()}" if front is None else "eth1"
         at = ["nsenter", "--net", "--target", str(front.process)] if front is not None else []
+        # At once: the namespace, and with it the device, ends only with the last process of the machine.
+        stack.callback(subprocess.run, [*at, "ip", "link", "delete", device], check=False)
         for command in (
             f"link add {device} type veth peer name eth0 netns {server.pid}",
             f"address add {gateway}/30 dev {device}",
