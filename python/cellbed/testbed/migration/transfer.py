@@ -163,7 +163,8 @@ def send(config: dict[str, Any]) -> None:
             shutil.copyfileobj(file, stream, CHUNK)
     else:
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK) as archive:
-            pack(source, json.loads(os.pread(config["names"], 1 << 30, 0)), archive)
+            names: int = config["names"]
+            pack(source, json.loads(os.pread(names, os.fstat(names).st_size, 0)), archive)
     stream.finish()
     for _ in threads:
         queue.put(None)
