@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, Any, TypeVar
 
@@ -30,9 +30,10 @@ from cellbed.testbed.machine.state import ENDED, status_of
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel, wait
 from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, refusal, replace_addresses
+from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
-from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
+from cellbed.testbed.migration.strategy import MigrationError, Move, Predicted, PredictedSteps, Steps, Strategy
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
 from cellbed.testbed.nodes.copies import close_after, names_in, read, remove
@@ -66,14 +67,15 @@ Waiting = Generator[None, None, T]
 class Restored:
     """A restored program, represented by the holder of its process namespace, which ends as the program does.
 
-    root: the program's first process. home: the program's first working folder, as seen by the program.
+    root: the program's first process. home: the program's first working folder, as seen by the program. before: the
+    program's process at the source, whose pipes the restored one has.
     """
 
-    def __init__(self, holder: Running, root: int, home: str) -> None:
+    def __init__(self, holder: Running, root: int, home: str, before: Running) -> None:
         self._holder, self.root, self.home = holder, root, home
         self.pid = holder.pid
-        self.stdin: IO[bytes] | None = None
-        self.stdout: IO[bytes] | None = None
+        self.stdin: IO[bytes] | None = before.stdin
+        self.stdout: IO[bytes] | None = before.stdout
         self.poll, self.wait = holder.poll, holder.wait
 
     def send_signal(self, number: int, /) -> None:
@@ -87,20 +89,32 @@ class Restored:
         self._holder.kill()
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """A program at both ends of a move. root: its first process. folder, there: descriptors of its folder at the source
-    and at the target; is_shared: whether they are the same folder. there_seen: path of `there` for programs at the
-    target; home: path of `folder` for the program. images: folder of images; saved, arrived: its descriptors at both
-    ends."""
+@dataclass(slots=True)
+class Tree:
+    """A program with its children at both ends of a move; a service can have several.
 
+    process: the program at the source; root: its first process. images: name of its folder in each folder of images.
+    folder, there: descriptors of its working folder at the source and at the target; -1 for programs of cellbed, which
+    have none. there_seen: path of `there` for programs at the target; home: path of `folder` for the program.
+    holder, dump: the programs that run CRIU at the target and at the source.
+    """
+
+    process: Running
     root: int
-    folder: int
-    there: int
-    there_seen: str
-    home: str
-    is_shared: bool
-    images: Path
+    images: str
+    folder: int = -1
+    there: int = -1
+    there_seen: str = "/"
+    home: str = "/"
+    holder: Helper = field(init=False)
+    dump: Helper = field(init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """A folder of images, here and at the target, with a folder for each tree. saved, arrived: their descriptors."""
+
+    path: Path
     saved: int
     arrived: int
 
@@ -111,10 +125,13 @@ class Checkpoint(Strategy):
     moves_memory = True
     on_demand = False
     """True if pages are transferred when the copy requests them."""
+    tracks_writes = False
+    """True if CRIU notes which pages change after a dump."""
 
     def __init__(self) -> None:
         self.helpers: list[Helper] = []
-        self._dump: Helper | None = None
+        self.trees: list[Tree] = []
+        self._dumps: list[Helper] = []
         self._stopped: list[int] = []
         self._arriving: tuple[int, list[str]] = -1, []
         self.held = contextlib.ExitStack()
@@ -124,33 +141,41 @@ class Checkpoint(Strategy):
         return _find_obstacle(cls)
 
     def move(self, move: Move) -> Steps:
-        ends = self._open(move)
+        self.trees = self._open(move)
+        last = self.folders(move, "images")
         with move.phase("prepare"):
-            holder, dump = yield from self._start_programs(move, ends)
-        tracking = yield from self.rounds(move, dump)
-        yield from move.channel.prepare(ends.saved, ends.arrived)
+            for tree in self.trees:
+                yield from self._start_programs(move, tree, last)
+        before = yield from self.rounds(move)
+        yield from move.channel.prepare(last.saved, last.arrived)
         begin_ns = time.monotonic_ns()
         with move.phase("snapshot") as found:
-            names = yield from self._save(move, ends, dump, tracking)
-            found["snapshot_bytes"] = sum(each.stat().st_size for each in ends.images.iterdir())
+            yield from self._save(move, last, before)
+            found["snapshot_bytes"] = sum(
+                each.stat().st_size for each in last.path.glob("*/*") if not each.is_symlink()
+            )
+        own = self.trees[0]
+        names = files_that_move(move, self._stopped, own) if own.folder >= 0 else []
         with move.phase("transfer"):
-            yield from move.channel.send(ends.saved, ends.arrived)
+            yield from move.channel.send(last.saved, last.arrived)
             if names:
-                self._arriving = ends.there, sorted({*names} - {*names_in(ends.there)})
-                yield from move.channel.send(ends.folder, ends.there, names)
+                self._arriving = own.there, sorted({*names} - {*names_in(own.there)})
+                yield from move.channel.send(own.folder, own.there, names)
         with move.phase("restore"):
-            yield from self._restore(move, ends, holder)
+            yield from self._restore(move, last)
         move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
-        yield from self.complete(move, dump)
-        self.helpers.remove(holder)  # the holder lives as long as the program
+        yield from self.complete(move)
+        for tree in self.trees:
+            self.helpers.remove(tree.holder)  # a holder lives as long as its program
         yield from self._leave(move)
         for name in names:  # else they would come back with the program
-            remove(ends.folder, name)
+            remove(own.folder, name)
         self._close()
 
-    def _open(self, move: Move) -> _Ends:
+    def _open(self, move: Move) -> list[Tree]:
         """Open the folders of the program at both nodes. Errors: :class:`MigrationError`."""
-        assert isinstance(move.program, UnmodifiedProgram)
+        if isinstance(move.program, OwnService):
+            return [Tree(each, root_of(each), str(number)) for number, each in enumerate(move.program.processes)]
         process = move.program.process
         if process is None:
             raise MigrationError(f"{move.program.name} does not run")
@@ -162,77 +187,85 @@ class Checkpoint(Strategy):
             there = self.held.enter_context(close_after(move.target.open_folder(work, make=True)))
         except OSError as error:
             raise MigrationError(f"the folder of {move.program.name}: {error}") from error
-        seen, images = move.source.inside(work), move.folder / "images"
+        seen = move.source.inside(work)
         home = process.home if isinstance(process, Restored) else seen
         # Absolute paths are the same for all namespaces.
         is_shared = seen == "/" or (work.startswith("/") and not move.source.own_files)
-        saved, arrived = self.folders(move, images.name)
-        return _Ends(root_of(process), folder, there, move.target.inside(work), home, is_shared, images, saved, arrived)
+        return [
+            Tree(process, root_of(process), "0", -1 if is_shared else folder, there, move.target.inside(work), home)
+        ]
 
-    def _start_programs(self, move: Move, ends: _Ends) -> Waiting[tuple[Helper, Helper]]:
+    def _start_programs(self, move: Move, tree: Tree, images: Images) -> Steps:
         """Start the programs that run CRIU at the target and at the source. Errors: :class:`MigrationError`."""
-        inherited = external_files(ends.root)
+        inherited = external_files(tree.root) | own_pipes(tree.process, tree.root)
         for each in inherited.values():
             self.held.callback(os.close, each)
-        holder = self.start(
+        arrived = self.held.enter_context(close_after(os.open(tree.images, os.O_RDONLY, dir_fd=images.arrived)))
+        # Programs of cellbed run outside the containers of their nodes.
+        is_own = isinstance(move.program, OwnService)
+        tree.holder = self.start(
             move.target,
-            (ends.arrived, *inherited.values()),
+            (arrived, *inherited.values()),
             role="hold",
-            images=ends.arrived,
+            images=arrived,
             inherited=inherited,
-            inside=move.target.first_process,
+            inside=None if is_own else move.target.first_process,
             first=str(INIT),
-            last_id=_free_number(ends.root),
-            bind=(ends.there_seen, ends.home) if ends.there_seen != ends.home else None,
+            last_id=_free_number(tree.root),
+            bind=(tree.there_seen, tree.home) if tree.there_seen != tree.home else None,
         )
-        external = [option for name in inherited for option in ("--external", name)]
-        pages = yield from self.prepare(move, ends.arrived)
-        dump = self._dump = self.start(
+        external = [option for name in inherited if name.startswith("file") for option in ("--external", name)]
+        pages = yield from self.prepare(move, arrived)
+        tree.dump = self.start(
             move.source,
             () if pages is None else (pages.fileno(),),
             role="dump",
-            inside=move.source.first_process,
-            process=ends.root,
+            inside=None if is_own else move.source.first_process,
+            process=tree.root,
             folder=str(move.folder),
             options=[*_DUMP, *external],
             pages=None if pages is None else pages.fileno(),
         )
+        self._dumps.append(tree.dump)
         if pages is not None:
             pages.close()
-        yield from wait(dump, "ready", CRIU_S)
-        yield from wait(holder, "ready", CRIU_S)
-        tcp, udp = ports_in_use(holder.process.pid)
+        yield from wait(tree.dump, "ready", CRIU_S)
+        yield from wait(tree.holder, "ready", CRIU_S)
+        tcp, udp = ports_in_use(tree.holder.process.pid)
         if in_use := {*tcp} & move.ports | {*udp} & move.udp_ports:
             raise MigrationError(f"port {min(in_use)} of {move.target.name} is in use already")
-        return holder, dump
 
-    def _save(self, move: Move, ends: _Ends, dump: Helper, tracking: list[str]) -> Waiting[list[str]]:
-        """Stop and dump the program; return the names in its folder that move with it. tracking: further options of
-        CRIU."""
+    def _save(self, move: Move, images: Images, before: Images | None) -> Steps:
+        """Stop and dump the program. before: images of the round before, if there was one."""
         yield from _filter(move, move.source, _LOCKED)
         yield  # let the program accept queued connections
-        yield from stop(ends.root, self._stopped)
-        yield from self._dump_program(dump, ends.images, "dump", tracking)
-        files = ends.images / "files.img"
+        for tree in self.trees:
+            yield from stop(tree.root, self._stopped)
+        yield from self.dump("dump", images, before)
         moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
-        files.write_bytes(replace_addresses(files.read_bytes(), moves))
-        return [] if ends.is_shared else files_that_move(move, self._stopped, ends.folder, ends.home)
+        for tree in self.trees:
+            files = images.path / tree.images / "files.img"
+            files.write_bytes(replace_addresses(files.read_bytes(), moves))
 
-    def _restore(self, move: Move, ends: _Ends, holder: Helper) -> Steps:
+    def _restore(self, move: Move, images: Images) -> Steps:
         """Restore the program at the target and continue it. Errors: :class:`MigrationError`."""
         options = [*_RESTORE, *(yield from self.before_restore())]
         # Restored sockets send packets, and clients would reset connections from an unknown address.
         yield from _filter(move, move.target, _LOCKED)
-        holder.command(options=options)
-        if (yield from wait(holder, "done", CRIU_S)):
-            why = _log(f"/proc/self/fd/{ends.arrived}", "restore")
-            raise MigrationError(f"criu cannot restore {move.app} at {move.target.name}: {why}")
-        restored = Restored(holder.process, _newest_child(holder.process.pid), ends.home)
+        restored = []
+        for tree in self.trees:
+            tree.holder.command(options=options)
+        for tree in self.trees:
+            if (yield from wait(tree.holder, "done", CRIU_S)):
+                why = _log(f"/proc/self/fd/{images.arrived}", f"{tree.images}/restore")
+                raise MigrationError(f"criu cannot restore {move.app} at {move.target.name}: {why}")
+            process = tree.holder.process
+            restored.append(Restored(process, _newest_child(process.pid), tree.home, tree.process))
         self.after_restore()
         move.adopt(restored)
         move.switch(established=True)
         yield from _filter(move, move.target, ())
-        for each in descendants(restored.root):
+        for each in (process for copy in restored for process in descendants(copy.root)):
             os.kill(each, signal.SIGCONT)
 
     def _leave(self, move: Move) -> Steps:
@@ -254,14 +287,14 @@ class Checkpoint(Strategy):
 
     def undo(self, move: Move) -> Steps:
         for helper in self.helpers:
-            if helper is not self._dump:
+            if helper not in self._dumps:
                 helper.close()  # end the copy first
         self.after_restore(failed=True)
-        if self._dump is not None:
-            self._dump.request_stop()
-            deadline = time.monotonic() + _PATIENCE_S
-            while self._dump.process.poll() is None and time.monotonic() < deadline:
-                yield
+        for dump in self._dumps:
+            dump.request_stop()
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(dump.process.poll() is None for dump in self._dumps) and time.monotonic() < deadline:
+            yield
         for name in self._arriving[1]:
             remove(self._arriving[0], name)
         self._close()
@@ -273,27 +306,43 @@ class Checkpoint(Strategy):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGCONT)
 
+    def predict_end(self, move: Predicted, size: int, stopped_ns: int, beside_ns: int | None = 0) -> PredictedSteps:
+        """Send the last images in virtual time, and continue the program at the target. size: bytes. stopped_ns: time
+        when it stopped. beside_ns: time of the transfer without the links'."""
+        with move.phase("transfer"):
+            yield from move.send(size, beside_ns)
+        with move.phase("restore"):
+            yield move.model.restore or 0
+            with move.phase("switch"):
+                yield move.model.switch or 0
+            move.resume()
+        move.facts["stood_still_s"] = (move.now_ns - stopped_ns) / 1e9
+
     @staticmethod
     def obstacle() -> str | None:
         """Return a limit of this machine that prevents the strategy, with the remedy."""
         return None
 
-    def folders(self, move: Move, name: str) -> tuple[int, int]:
-        """Make folders for images, here and at the target; return their descriptors. Errors: ``OSError``."""
-        (move.folder / name).mkdir()
+    def folders(self, move: Move, name: str) -> Images:
+        """Make a folder for images of each tree, here and at the target. Errors: ``OSError``."""
+        path, opened = move.folder / name, []
+        path.mkdir()
         os.mkdir(name, dir_fd=move.target_folder)
-        here = self.held.enter_context(close_after(os.open(move.folder / name, os.O_RDONLY)))
-        return here, self.held.enter_context(close_after(os.open(name, os.O_RDONLY, dir_fd=move.target_folder)))
+        for each in (path, f"/proc/self/fd/{move.target_folder}/{name}"):
+            opened.append(self.held.enter_context(close_after(os.open(each, os.O_RDONLY))))
+            for tree in self.trees:
+                os.mkdir(tree.images, dir_fd=opened[-1])
+        return Images(path, *opened)
 
     def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
         """Start the programs that fetch pages on demand; return the dumping program's connection, if any."""
         yield from ()
         return None
 
-    def rounds(self, move: Move, dump: Helper) -> Waiting[list[str]]:
-        """Send memory in advance while the program runs; return further options of CRIU for the dump."""
+    def rounds(self, move: Move) -> Waiting[Images | None]:
+        """Send memory in advance while the program runs; return the last images that were sent."""
         yield from ()
-        return []
+        return None
 
     def before_restore(self) -> Waiting[list[str]]:
         """Return further options of CRIU for the restoration."""
@@ -303,7 +352,7 @@ class Checkpoint(Strategy):
     def after_restore(self, *, failed: bool = False) -> None:
         """Take the last steps before the copy runs, or undo them after a failure."""
 
-    def complete(self, move: Move, dump: Helper) -> Steps:
+    def complete(self, move: Move) -> Steps:
         """Wait until the copy no longer needs the source."""
         yield from ()
 
@@ -320,18 +369,24 @@ class Checkpoint(Strategy):
         self.helpers.append(helper)
         return helper
 
-    def _dump_program(self, dump: Helper, images: Path, verb: str, options: Sequence[str]) -> Steps:
-        """Dump the program into a folder. verb: command of CRIU."""
-        dump.command(verb=verb, images=images.name, options=options)
-        deadline = time.monotonic() + CRIU_S
-        while (status := dump.next("done")) is None:
-            if self.on_demand and dump.next("serving"):
-                return
-            if time.monotonic() > deadline:
-                raise MigrationError(f"criu has not dumped the program within {CRIU_S:g} s")
-            yield
-        if status != 0 or self.on_demand:
-            raise MigrationError(f"criu cannot dump the program: {_log(str(images), verb)}")
+    def dump(self, verb: str, images: Images, before: Images | None) -> Steps:
+        """Dump the program into folders. verb: command of CRIU. before: images that have the pages written earlier."""
+        options = ["--track-mem"] if self.tracks_writes else []
+        for tree in self.trees:
+            if before is not None:
+                options = ["--track-mem", "--prev-images-dir", f"../../{before.path.name}/{tree.images}"]
+            tree.dump.command(verb=verb, images=f"{images.path.name}/{tree.images}", options=options)
+        for tree in self.trees:
+            deadline = time.monotonic() + CRIU_S
+            while (status := tree.dump.next("done")) is None:
+                if self.on_demand and tree.dump.next("serving"):
+                    break
+                if time.monotonic() > deadline:
+                    raise MigrationError(f"criu has not dumped the program within {CRIU_S:g} s")
+                yield
+            else:
+                if status != 0 or self.on_demand:
+                    raise MigrationError(f"criu cannot dump the program: {_log(str(images.path / tree.images), verb)}")
 
     def _close(self) -> None:
         for helper in self.helpers:
@@ -399,18 +454,31 @@ def external_files(root: int) -> dict[str, int]:
     return found
 
 
-def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
+def own_pipes(process: Running, root: int) -> dict[str, int]:
+    """Return the pipes between a program and this process: descriptors as in :func:`external_files`."""
+    ends = [each.fileno() for each in (process.stdin, process.stdout) if each is not None and not each.closed]
+    names = {f"pipe:[{os.fstat(each).st_ino}]" for each in ends}
+    found: dict[str, int] = {}
+    for each in descendants(root) if names else ():
+        with close_after(os.pidfd_open(each)) as owner:
+            for link in Path(f"/proc/{each}/fd").iterdir():
+                if (name := str(link.readlink())) in names and name not in found:
+                    found[name] = _take(owner, int(link.name))
+    return found
+
+
+def files_that_move(move: Move, processes: Sequence[int], tree: Tree) -> list[str]:
     """Return the names in the folder of a program that move with it: all names, or only its open files and folders if
-    another program of either node shares the folder. home: path of the folder for the program.
+    another program of either node shares the folder.
 
     Errors: :class:`MigrationError` for a name that another program also uses.
     """
-    everything = sorted(each for each in names_in(folder) if not each.startswith(".cellbed-migration-"))
+    everything = sorted(each for each in names_in(tree.folder) if not each.startswith(".cellbed-migration-"))
     assert isinstance(move.program, UnmodifiedProgram)
     sharing = [each for each in move.neighbours if each.shares(move.program.command)]
     if not sharing:
         return everything
-    own = names_in_use(processes, home)
+    own = names_in_use(processes, tree.home)
     for program in sharing:
         if (process := program.process) is None:
             continue
@@ -436,8 +504,8 @@ def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
     return found
 
 
-def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
-    """Yield duplicates of another process's descriptors. is_wanted: selects descriptors by the link to their file.
+def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+    """Yield another process's descriptors with duplicates. is_wanted: selects descriptors by the link to their file.
 
     Errors: ``OSError``.
     """
@@ -445,7 +513,7 @@ def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Ite
         for link in Path(f"/proc/{process}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if is_wanted(str(link.readlink())):
-                    yield _take(owner, int(link.name))
+                    yield int(link.name), _take(owner, int(link.name))
 
 
 def _take(owner: int, number: int) -> int:
@@ -463,7 +531,7 @@ def _silence_sockets(processes: Sequence[int]) -> list[socket.socket]:
     found = []
     for process in processes:
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # the process has ended, or is a zombie
-            for descriptor in duplicate_descriptors(process, lambda name: name.startswith("socket:")):
+            for _, descriptor in duplicate_descriptors(process, lambda name: name.startswith("socket:")):
                 found.append(socket.socket(fileno=descriptor))
                 with contextlib.suppress(OSError):  # the socket is not TCP, or listens
                     found[-1].setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cellbed.testbed.machine.process import Process, ProgramError
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.supervise import Program, Supervisor
+from cellbed.testbed.programs.unmodified import Command
 from cellbed_node.processes import Running, kill
 
 GRACE_NS = 2_000_000_000
@@ -35,6 +36,12 @@ class OwnService:
         self._backend, self._supervisor = node, supervisor
         self._running, self._waiting = list(running), sorted(waiting, key=lambda each: each.stage)
         self._kill_ns: int | None = None
+        self._continued: list[tuple[Program, tuple[Process | Command, Backend]]] = []
+
+    @property
+    def processes(self) -> list[Running]:
+        """Return the processes of the programs."""
+        return [each.process for each in self._running]
 
     @property
     def process(self) -> Running | None:
@@ -71,6 +78,16 @@ class OwnService:
             assert isinstance(started, Program)
             self._running.append(started)
 
+    def adopt(self, source: OwnService, processes: Sequence[Running]) -> None:
+        """Continue the programs of another service in its restored processes, which have the same pipes."""
+        waiting = {each.name.rpartition(".")[2]: each for each in self._waiting}
+        for program, process in zip(source._running, processes, strict=True):
+            known = waiting[program.name.rpartition(".")[2]], self._backend
+            there = program.continued(known[0].name, self._backend, process)
+            self._continued.append((program, self._supervisor.exchange(program, there, known)))
+            self._running.append(there)
+        self._waiting.clear()
+
     def failure(self) -> ProgramError:
         """Return why a program has ended."""
         return next(each for each in self._running if each.ended).failure()
@@ -87,7 +104,9 @@ class OwnService:
             self._running[0].request_stop()
 
     def crash(self, by: str = "") -> None:
-        """Kill the programs. by: unused."""
+        """Kill the programs. Programs that they continued are supervised again. by: unused."""
+        for each, (before, known) in zip(self._running, self._continued, strict=False):
+            self._supervisor.exchange(each, before, known)
         for each in reversed(self._running):
             self._supervisor.dismiss(each)
             kill(each.process)

@@ -12,6 +12,8 @@ import fcntl
 import os
 import socket
 import time
+from collections.abc import Iterable
+from pathlib import Path
 
 from cellbed.testbed.migration.channel import Helper, connect, wait
 from cellbed.testbed.migration.checkpoint import CRIU_S, Checkpoint, Waiting, duplicate_descriptors
@@ -32,8 +34,9 @@ class PostCopy(Checkpoint):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pages: Helper | None = None
-        self._faults: list[int] = []
+        self._pages: list[Helper] = []
+        self._faults: dict[int, tuple[int, int]] = {}
+        """Duplicates of descriptors for page faults, each with a process of CRIU and its descriptor."""
 
     @staticmethod
     def obstacle() -> str | None:
@@ -57,50 +60,63 @@ class PostCopy(Checkpoint):
         self.held.callback(near.close)
         with far:
             descriptors = (far.fileno(), arrived)
-            self._pages = self.start(move.target, descriptors, role="pages", connection=far.fileno(), images=arrived)
+            config = {"role": "pages", "connection": far.fileno(), "images": arrived}
+            self._pages.append(self.start(move.target, descriptors, **config))
         return near
 
     def before_restore(self) -> Waiting[list[str]]:
-        assert self._pages is not None
-        self._pages.command()
-        yield from wait(self._pages, "serving", CRIU_S)
+        for pages in self._pages:
+            pages.command()
+            yield from wait(pages, "serving", CRIU_S)
         return ["--lazy-pages"]
 
     def after_restore(self, *, failed: bool = False) -> None:
         # When the last descriptor for page faults is closed, the kernel fills missing pages with zeros. With
         # duplicates of these descriptors, the copy blocks instead if CRIU fails, until the copy is ended.
         if failed:
-            self._release()
+            self._release(list(self._faults))
             return
-        assert self._pages is not None
-        for process in list_children(self._pages.process.pid):
-            self._faults += duplicate_descriptors(process, lambda name: name == "anon_inode:[userfaultfd]")
+        for process in (each for pages in self._pages for each in list_children(pages.process.pid)):
+            for number, duplicate in duplicate_descriptors(process, lambda name: name == "anon_inode:[userfaultfd]"):
+                self._faults[duplicate] = process, number
 
-    def complete(self, move: Move, dump: Helper) -> Steps:
-        assert self._pages is not None
-        begin, sent, since = move.channel.sent_bytes, 0, time.monotonic()
+    def complete(self, move: Move) -> Steps:
+        begin, sent, since = move.channel.sent_bytes, dict.fromkeys(range(len(self.trees)), 0), time.monotonic()
+        waiting = list(self._pages)
         with move.phase("pages"):
             try:
-                status = None
-                while status is None:
-                    status = self._pages.next("done")
-                    with contextlib.suppress(MigrationError):  # the connection closes when it ends
-                        if (now_sent := dump.next("sent")) is not None:
-                            sent, since = now_sent, time.monotonic()
-                    move.channel.sent_bytes = begin + sent
-                    if status is None and time.monotonic() > since + STALL_S:
+                while waiting:
+                    ended = {pages: status for pages in waiting if (status := pages.next("done")) is not None}
+                    if any(ended.values()):
+                        raise MigrationError("criu lost the connection of the pages")
+                    waiting = [each for each in waiting if each not in ended]
+                    # CRIU closes a descriptor when a process has all of its pages. A duplicate would then block the
+                    # process at its next new page, and keep CRIU from sending pages to other processes.
+                    self._release([duplicate for duplicate, of in self._faults.items() if _has_closed(*of)])
+                    for number, tree in enumerate(self.trees):
+                        with contextlib.suppress(MigrationError):  # the connection closes when it ends
+                            if (now_sent := tree.dump.next("sent")) is not None:
+                                sent[number], since = now_sent, time.monotonic()
+                    move.channel.sent_bytes = begin + sum(sent.values())
+                    if waiting and time.monotonic() > since + STALL_S:
                         raise MigrationError(f"no page has been sent for {STALL_S} s")
                     yield
-                if status != 0:
-                    raise MigrationError("criu lost the connection of the pages")
             except MigrationError as error:
                 raise MigrationError(
                     f"{error}: {move.app} continues at {move.source.name} as it was when it was stopped; what it has "
                     f"done at {move.target.name} is lost"
                 ) from error
-            self._release()
+            self._release(list(self._faults))
 
-    def _release(self) -> None:
-        for descriptor in self._faults:
-            os.close(descriptor)
-        self._faults.clear()
+    def _release(self, duplicates: Iterable[int]) -> None:
+        for each in duplicates:
+            del self._faults[each]
+            os.close(each)
+
+
+def _has_closed(process: int, number: int) -> bool:
+    """Return whether a process has closed a descriptor, other than by its end."""
+    folder = Path(f"/proc/{process}/fd")
+    with contextlib.suppress(OSError):
+        return folder / str(number) not in folder.iterdir() and any(folder.iterdir())
+    return False

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from cellbed.testbed.migration.state_sockets import StateError, Talk
 from cellbed.testbed.migration.strategy import Move, Predicted, PredictedSteps, Steps, Strategy
@@ -62,23 +62,7 @@ class StateTransfer(Strategy):
         model = move.model
         with move.phase("start"):
             yield model.start or 0
-        size, before, saved_ns = model.size or 0, 0, move.now_ns
-
-        def change() -> int:
-            nonlocal saved_ns
-            span_ns, saved_ns = move.now_ns - saved_ns, move.now_ns
-            return min(model.size or 0, (model.dirty_rate or 0) * span_ns // (8 * 10**9))
-
-        for number in range(1, MOST_ROUNDS + 1):
-            with move.phase(f"round {number}"):
-                if before:
-                    size = change()
-                else:
-                    yield model.save or 0
-                yield from move.send(size + EMPTY_BYTES if before else size, model.overhead)
-            if is_last(size, before):
-                break
-            before = size
+        change = yield from predict_rounds(move)
         with move.phase("prepare"):
             yield from move.prepare(model.overhead)
         stopped_ns = move.now_ns
@@ -90,6 +74,33 @@ class StateTransfer(Strategy):
         move.facts["stood_still_s"] = (move.now_ns - stopped_ns) / 1e9
         yield from move.switch()
         yield from move.drain()
+
+
+def predict_rounds(move: Predicted) -> Generator[int, None, Callable[[], int]]:
+    """Send the state in rounds; return a function of the bytes that have changed since the last round was saved.
+
+    A round has the changes during the previous one: bytes(n) = min(size, rate of changes × time(n − 1)) (Liu et al.,
+    Performance and energy modeling for live migration of virtual machines, HPDC 2011).
+    """
+    model = move.model
+    size, before, saved_ns = model.size or 0, 0, move.now_ns
+
+    def change() -> int:
+        nonlocal saved_ns
+        span_ns, saved_ns = move.now_ns - saved_ns, move.now_ns
+        return min(model.size or 0, (model.dirty_rate or 0) * span_ns // (8 * 10**9))
+
+    for number in range(1, MOST_ROUNDS + 1):
+        with move.phase(f"round {number}"):
+            if before:
+                size = change()
+            else:
+                yield model.save or 0
+            yield from move.send(size + EMPTY_BYTES if before else size, model.overhead)
+        if is_last(size, before):
+            break
+        before = size
+    return change
 
 
 def is_last(size: int, before: int) -> bool:

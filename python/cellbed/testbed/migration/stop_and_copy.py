@@ -15,11 +15,4 @@ class StopAndCopy(Checkpoint):
         move.pause()
         with move.phase("snapshot"):
             yield model.save or 0
-        with move.phase("transfer"):
-            yield from move.send(model.size or 0, model.finish)
-        with move.phase("restore"):
-            yield model.restore or 0
-            with move.phase("switch"):
-                yield model.switch or 0
-            move.resume()
-        move.facts["stood_still_s"] = (move.now_ns - stopped_ns) / 1e9
+        yield from self.predict_end(move, model.size or 0, stopped_ns, model.finish)

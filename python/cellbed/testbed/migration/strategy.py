@@ -93,12 +93,15 @@ class Move:
                 raise started.failure()
             yield
 
-    def adopt(self, process: Running) -> None:
-        """Make a process that already runs at the target, such as a restored one, the program there: it is then
-        supervised, and ended with the run."""
+    def adopt(self, processes: Sequence[Running]) -> None:
+        """Make processes that already run at the target, such as restored ones, the program there: they are then
+        supervised, and ended with the run. A service of cellbed has several, in the order of its programs."""
         started = self.started = self.make_program()
-        assert isinstance(started, UnmodifiedProgram)
-        started.adopt(process)
+        if isinstance(started, OwnService):
+            assert isinstance(self.program, OwnService)
+            started.adopt(self.program, processes)
+        else:
+            started.adopt(processes[0])
 
     def switch(self, *, established: bool) -> None:
         """Redirect connections to the service's address to the target, by translation in the clients' kernels.

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -65,6 +66,13 @@ class Program(EventProcess):
         self.is_ready = False
         self.notes: list[str] = []
         """Notes of the program for readers of the run, as sentences."""
+
+    def continued(self, name: str, node: Backend, process: Running) -> Program:
+        """Return this program at another node, where `process` continues its process and has the same pipes."""
+        found = copy(self)
+        found.name, found.node, found.process = name, node.name, process
+        found._backend, found._memory_kills = node, node.memory_kills()
+        return found
 
     def read(self) -> None:
         """Read events as :class:`EventProcess` does, but keep notes apart."""
@@ -211,6 +219,21 @@ class Supervisor:
                 with contextlib.suppress(KeyError):  # it has ended
                     self._selector.unregister(program)
             self.problems += program.notes
+
+    def exchange(
+        self, program: Program, other: Program, known: tuple[Process | Command, Backend]
+    ) -> tuple[Process | Command, Backend]:
+        """Supervise `other` in place of a program with the same pipes. known: its table and node; return the
+        program's."""
+        self._selector.unregister(program)
+        self._selector.register(other, selectors.EVENT_READ)
+        self.programs[self.programs.index(program)] = other
+        before = self._known.pop(program.name)
+        self._known[other.name] = known
+        self._note("program ended", program, by="migration")
+        self._note("program started", other, pid=other.process.pid, log=other.log.name)
+        self._note("program ready", other)
+        return before
 
     def start_own(self, process: Process, node: Backend) -> Program:
         """Start a program of cellbed for a node; its standard error goes to ``<name>.log``.

@@ -37,8 +37,8 @@ class Offloading(Load):
 
     @property
     def movable_by(self) -> tuple[str, ...]:
-        """The strategy redeploy only: broker and workers have no state, and endpoints connect again."""
-        return ("redeploy",)
+        """All strategies but state: broker and workers have none that they could pass on."""
+        return ("redeploy", "stop-and-copy", "pre-copy", "post-copy")
 
     def complete(self, groups: Groups) -> Self:
         """Return the application with the defaults that depend on the nodes filled in."""
