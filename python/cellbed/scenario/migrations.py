@@ -62,13 +62,17 @@ class MigrationModel(Table):
         None, description="Bytes of the state or snapshot, as sent.", examples=["2 GB"]
     )
     dirty_rate: Annotated[int, quantity(BIT_RATE, "0 bit/s", "1000 Gbit/s")] | None = Field(
-        None, description="Rate at which the service changes its state, of `state`.", examples=["400 Mbit/s"]
+        None,
+        description="Rate at which the service changes its state, of `state` and `pre-copy`.",
+        examples=["400 Mbit/s"],
     )
     start: Span | None = Field(None, description="Time to start, or prepare, at the target.", examples=["500 ms"])
     save: Span | None = Field(None, description="Time to save the whole state or memory.", examples=["2 s"])
     overhead: Span | None = Field(None, description="Time of each transfer without the links'.", examples=["200 ms"])
     finish: Span | None = Field(
-        None, description="The same for the transfer while the service is paused.", examples=["200 ms"]
+        None,
+        description="The same for the transfer while the service is paused; of `pre-copy` with its snapshot.",
+        examples=["200 ms"],
     )
     restore: Span | None = Field(None, description="Time from the last byte to service.", examples=["500 ms"])
     switch: Span | None = Field(None, description="Time to move the address.", examples=["50 ms"])

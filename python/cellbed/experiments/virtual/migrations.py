@@ -21,9 +21,9 @@ from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.strategy import MigrationError, PredictedSteps, Strategy
 from cellbed.testbed.migration.transfer import EMPTY_BYTES, STALL_S
 from cellbed.testbed.plan import Plan
+from cellbed.workloads.registry import virtual_model
 from cellbed.workloads.virtual.world import SECOND, Host, Program, Service, Socket, World
 
-_KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
 """Interval at which a migration checks its conditions, as in a real run."""
 _PIECE, _PACED = 1 << 16, 1 << 14
@@ -47,7 +47,7 @@ def read_parameters(account: Mapping[str, Any]) -> Measured:
     }
     sent = {name: each["bytes"] for name, each in phases.items() if each.get("bytes")}
     overhead = local.get("round 2", 0)
-    first, later = "round 1", "round 2" if "round 2" in phases else "last round"
+    first, later = "round 1", next((name for name in ("round 2", "last round", "transfer") if name in phases), "")
     found = {
         "overhead": overhead,
         "finish": local.get("last round", local.get("transfer", 0)),
@@ -60,7 +60,10 @@ def read_parameters(account: Mapping[str, Any]) -> Measured:
         found |= {"dirty_rate": round(8 * changed * SECOND / lasted[first]), "restore": lasted.get("restore", 0)}
     elif "transfer" in sent:
         found |= {"size": sent["transfer"], "save": lasted.get("snapshot", 0)}
+    if "transfer" in sent:
         found["restore"] = max(0, lasted.get("restore", 0) - switch)
+    if first in sent and "transfer" in sent:  # pre-copy: only the last changes are saved while the program stands still
+        found["finish"] += lasted.get("snapshot", 0)
     drain = lasted.get("drain", 0)
     found["stop"] = max(0, drain - round(load_strategy(account["strategy"]).drain_s * SECOND))
     return found
@@ -69,14 +72,15 @@ def read_parameters(account: Mapping[str, Any]) -> Measured:
 def problems(scenario: Scenario) -> Iterator[str]:
     """Yield the migrations of a scenario that have no model."""
     for each in scenario.migrations:
-        kind = scenario.applications[each.app].kind
+        model = virtual_model(kind := scenario.applications[each.app].kind)
         if not _is_predicted(each.strategy):
             only = ", ".join(filter(_is_predicted, entries("strategies")))
             yield f"migration '{each}': strategy '{each.strategy}' (only {only})"
         if each.policy is not None:
             yield f"migration '{each}': policy '{each.policy.kind}' (only 'at')"
-        if kind not in _KINDS:
-            yield f"migration '{each}': kind {kind} (only {', '.join(_KINDS)} move)"
+        if model is not None and not model.moves:
+            kinds = [name for name in entries("applications") if (it := virtual_model(name)) is not None and it.moves]
+            yield f"migration '{each}': kind {kind} (only {', '.join(kinds)} move)"
 
 
 def _is_predicted(strategy: str) -> bool:
@@ -297,7 +301,9 @@ class Migrations:
         ends = world.hosts[source], world.hosts[table.to]
         control = self._controls[table.congestion_control] if table.congestion_control is not None else None
         channel = _Transfers(world, table, ends, control)
-        move = _Move(world, table, model, *ends, world.services(app, world.hosts[home]), channel, account)
+        services = world.services(app, world.hosts[home])
+        account.content["ports"] = sorted(port for _, port in services)
+        move = _Move(world, table, model, *ends, services, channel, account)
         self._active[app] = move, load_strategy(table.strategy)().predict(move)
         self._continue(app)
 

@@ -786,6 +786,7 @@ def _sample(
 class _Http(Model):
     """Servers that answer as measured."""
 
+    moves = True
     sampling = Sampling(
         _samples, frozenset(_KEYS), f"{_RATE} /s", files=("body_file",), load=("connections",), arrivals=_arrivals
     )

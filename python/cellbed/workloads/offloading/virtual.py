@@ -20,7 +20,7 @@ from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Draw, Model, Packets, Sample, Sampling, Setting, answered, nanoseconds
-from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Program, Socket, World
+from cellbed.workloads.virtual.world import TURNAROUND_NS, Program, Service, Socket, World
 from cellbed_node import lifecycle
 from cellbed_node.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
 from cellbed_node.offloading.small_broker import (
@@ -101,13 +101,14 @@ def _parse_publish(body: bytes) -> tuple[dict[int, bytes], bytes]:
 class _Service:
     """The service behind a broker: one queue, and workers. A worker decodes and computes one request at a time.
 
-    inputs: name of the input of each payload. record: the file of its log.
+    place: host and port of the broker, at first. inputs: name of the input of each payload. record: the file of its
+    log.
     """
 
     def __init__(
-        self, world: World, host: Host, workers: int, draw: Draw, inputs: dict[int, str], record: IO[str]
+        self, world: World, place: Service, workers: int, draw: Draw, inputs: dict[int, str], record: IO[str]
     ) -> None:
-        self._world, self._host, self._draw, self._inputs, self._record = world, host, draw, inputs, record
+        self._world, self._place, self._draw, self._inputs, self._record = world, place, draw, inputs, record
         self._free = list(range(workers))
         self._queue: deque[tuple[int, bytes, Sample, Callable[[bytes], None]]] = deque()
 
@@ -126,7 +127,7 @@ class _Service:
         while self._free and self._queue:
             worker = self._free.pop(0)
             received_ns, correlation, sample, reply = self._queue.popleft()
-            run = self._host.processors.run
+            run = self._world.places.get(self._place, self._place[0]).processors.run
             dequeued_ns = self._world.now_ns + sample["dispatch"]
             start_ns = run(dequeued_ns, sample["decode"])
             end_ns = run(start_ns, sample["inference"])
@@ -200,6 +201,8 @@ class _TimedDisplay(_Timed):
 class Offloading(Model):
     """The model: a broker with the service behind it."""
 
+    moves = True
+
     def __init__(self, its: kind.Kind) -> None:
         self.kind = its
         self.sampling = Sampling(_samples, _KEYS, *its.profile, queued=True, files=("model", "code"))
@@ -212,7 +215,8 @@ class Offloading(Model):
             record: IO[str] = setting.stack.enter_context(lifecycle.open_record(file))
             host = world.hosts[node.name]
             workers = each.table.workers or max(1, math.ceil(node.cpus))
-            world.listen(host, port, Broker(_Service(world, host, workers, draw, known, record)), each.name)
+            broker = Broker(_Service(world, (host, port), workers, draw, known, record))
+            world.listen(host, port, broker, each.name)
         inputs: Inputs = importlib.import_module(self.kind.client).open_inputs(
             self.kind.bank(each.table, setting.cache, silent)
         )

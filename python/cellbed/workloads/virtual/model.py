@@ -150,10 +150,12 @@ class Model:
     Attributes:
         sampling: Measurement of the kind's profile, if needed.
         covers: The modelled programs, if the kind has several.
+        moves: Whether its servers can move to another host.
     """
 
     sampling: Sampling | None = None
     covers: Sequence[str] = ()
+    moves: bool = False
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """Yield the names of parts of an application without model. deployments: deployments of all applications."""

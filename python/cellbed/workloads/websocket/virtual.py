@@ -91,6 +91,7 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
 class _Websocket(Model):
     """Servers that reply to each message as measured."""
 
+    moves = True
     sampling = Sampling(
         _samples, frozenset(("generator", "receive", "server", "message_down")), rate="5 /s", load=("connections",)
     )
