@@ -25,8 +25,9 @@ PACKAGES = ("python3", "iproute2", "procps", "busybox-static")
 MODULES = (
     *("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console"),
     *("crc32c_generic", "ext4", "tcp_bbr"),
+    *("veth", "nf_tables", "unix_diag", "tcp_diag", "udp_diag", "netlink_diag", "af_packet_diag"),
 )
-"""Kernel modules that a VM needs, without their dependencies."""
+"""Kernel modules that a VM needs, without their dependencies; CRIU needs the last seven."""
 DISK_BYTES = 2 << 30
 """Size of the disk; the file is sparse."""
 PORT = "cellbed"
@@ -174,6 +175,11 @@ def _initial(kernel: Path, busybox: Path) -> bytes:
     entries += [("bin/busybox", 0o100755, busybox.read_bytes()), ("init", 0o100755, _INIT.encode())]
     for number, (name, content) in enumerate(_modules(kernel)):
         entries.append((f"modules/{number:02}-{name}.ko", 0o100644, content))
+    return pack_initial(entries)
+
+
+def pack_initial(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
+    """Return an archive (cpio, "newc") of files: name, mode and content."""
     archive = bytearray()
     for number, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
         fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
