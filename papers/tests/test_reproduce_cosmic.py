@@ -60,8 +60,15 @@ def published() -> Data:
         for size, (transfer, restore) in {**TABLE_6, "0.2 GB": (2.0, 1.0)}.items()
         for strategy, share in (("stop-and-copy", 1.0), ("post-copy", 0.5), ("state", 0.1))
     ]
+    before, after = (sum(times) / len(times) for times in TABLE_7.values())
+    latencies = {"migration_before_s": before, "migration_after_s": after}
+    reader = [
+        {"strategy": strategy, **latencies, "migration_gap_s": gap_s}
+        for strategy, gap_s in (("stop-and-copy", 29.4), ("pre-copy", 10.0), ("post-copy", 5.0))
+    ]
     frames = {}
     tables = {"loss": loss, "file": file, "udp": udp, "mmwave": mmwave, "plates": plates, "migration": moves}
+    tables["reader"] = reader
     for name, rows in tables.items():
         trials = [{**row, "repetition": number, "status": "complete"} for row in rows for number in (1, 2, 3)]
         frames[name] = pl.DataFrame(trials)
@@ -96,6 +103,7 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
         "mmwave": 4,
         "plates": 2,
         "migration": 6,
+        "reader": 2,
     }
     mobile = [trial.tables["links"]["mobile"] for _, plan in sweeps.plans for trial in plan.trials]
     assert {each["base_delay"] for each in mobile} == {"0 ms"}, "the 112 ms of Table I are those of the core"

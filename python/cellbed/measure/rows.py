@@ -157,6 +157,8 @@ def _migration_measures(migrations: Sequence[MigrationSummary]) -> dict[str, Any
                 "restore_s": sum(seconds for name, _, seconds in lasted if name == "restore"),
                 "bytes": each.bytes,
                 "paid_s": each.paid_s,
+                "before_s": each.before_s,
+                "after_s": each.after_s,
             }
             return {f"migration_{name}": value for name, value in found.items()}
     return {}

@@ -29,6 +29,7 @@ MEASURES = (
     *("effective_throughput_p50_mbit_s", "effective_throughput_p99_mbit_s", "overhead_p50_bytes", "overhead_p99_bytes"),
     *("datagrams_lost_share", "datagrams_reordered_share", "correct_share"),
     *(f"migration_{name}" for name in ("s", "gap_s", "gap_p50_s", "transfer_s", "restore_s", "bytes", "paid_s")),
+    *(f"migration_{name}" for name in ("before_s", "after_s")),
 )
 """Measures of an application in every run of a scenario, and in every dataset of a sweep."""
 KNOWN = (*MEASURES, "pressure_cpu", "late_p99_s")
