@@ -301,9 +301,7 @@ class Migrations:
         ends = world.hosts[source], world.hosts[table.to]
         control = self._controls[table.congestion_control] if table.congestion_control is not None else None
         channel = _Transfers(world, table, ends, control)
-        services = world.services(app, world.hosts[home])
-        account.content["ports"] = sorted(port for _, port in services)
-        move = _Move(world, table, model, *ends, services, channel, account)
+        move = _Move(world, table, model, *ends, world.services(app, world.hosts[home]), channel, account)
         self._active[app] = move, load_strategy(table.strategy)().predict(move)
         self._continue(app)
 
