@@ -325,14 +325,14 @@ class Checkpoint(Strategy):
 
     def folders(self, move: Move, name: str) -> Images:
         """Make a folder for images of each tree, here and at the target. Errors: ``OSError``."""
-        path, opened = move.folder / name, []
-        path.mkdir()
+        (move.folder / name).mkdir()
         os.mkdir(name, dir_fd=move.target_folder)
-        for each in (path, f"/proc/self/fd/{move.target_folder}/{name}"):
-            opened.append(self.held.enter_context(close_after(os.open(each, os.O_RDONLY))))
-            for tree in self.trees:
-                os.mkdir(tree.images, dir_fd=opened[-1])
-        return Images(path, *opened)
+        here = self.held.enter_context(close_after(os.open(move.folder / name, os.O_RDONLY)))
+        there = self.held.enter_context(close_after(os.open(name, os.O_RDONLY, dir_fd=move.target_folder)))
+        for tree in self.trees:
+            for each in (here, there):
+                os.mkdir(tree.images, dir_fd=each)
+        return Images(move.folder / name, here, there)
 
     def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
         """Start the programs that fetch pages on demand; return the dumping program's connection, if any."""
@@ -460,10 +460,11 @@ def own_pipes(process: Running, root: int) -> dict[str, int]:
     names = {f"pipe:[{os.fstat(each).st_ino}]" for each in ends}
     found: dict[str, int] = {}
     for each in descendants(root) if names else ():
-        with close_after(os.pidfd_open(each)) as owner:
-            for link in Path(f"/proc/{each}/fd").iterdir():
-                if (name := str(link.readlink())) in names and name not in found:
-                    found[name] = _take(owner, int(link.name))
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # the process has ended
+            for _, duplicate in duplicate_descriptors(each, names.__contains__):
+                name = f"pipe:[{os.fstat(duplicate).st_ino}]"
+                if found.setdefault(name, duplicate) != duplicate:
+                    os.close(duplicate)
     return found
 
 
