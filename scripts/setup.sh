@@ -136,7 +136,9 @@ if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then
 fi
 
 if [ $pins = test ] &&
-    ! "$venv/bin/python" -c 'from cellbed.testbed.nodes.vm_image import image; image()' >/dev/null 2>&1; then
+    ! "$venv/bin/python" -c 'import gzip; from cellbed.testbed.nodes.vm_image import image
+assert b"nf_tables" in gzip.decompress(image().initial.read_bytes()), "built before CRIU could run there"' \
+        >/dev/null 2>&1; then
     say "building the image of virtual machines, once; this takes a minute"
     "$venv/bin/cellbed" vm build >/dev/null || say "tests with virtual machines will skip"
 fi
