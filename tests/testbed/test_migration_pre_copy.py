@@ -117,7 +117,7 @@ def test_pages_written_during_the_rounds_follow_under_debians_kernel(tmp_path: P
     assert len(rounds) > 1
     # The first round has all 20 MiB, later ones only what the program changed meanwhile.
     assert phases["round 1"]["pages_bytes"] > 20 << 20 > 3 * phases[rounds[-1]]["pages_bytes"] > 0
-    assert phases["transfer"]["bytes"] < phases["round 1"]["bytes"] / 3
+    assert phases["transfer"]["bytes"] < phases["round 1"]["bytes"] / 2
     assert float(account["facts"]["dirty_rate"].split()[0]) > 0
     # The memory of the program has moved: its random token, its count without a gap, and the pages of the first round.
     tokens, numbers, whole = zip(*account["progress"], strict=True)

@@ -33,7 +33,7 @@ PROBE_S = 5.0
 """Maximum time for KVM to start the kernel, seconds; a working KVM takes half a second."""
 KVM, VHOST = Path("/dev/kvm"), Path("/dev/vhost-net")
 _LIKE_SHUTDOWN = ("-no-reboot", "-nodefaults", "-no-user-config", "-display", "none")
-_KERNEL = "quiet panic=-1 tsc=unstable random.trust_cpu=on console=ttyS0"
+_KERNEL = "quiet panic=-1 no_timer_check tsc=unstable random.trust_cpu=on console=ttyS0"
 
 
 class VmNode(RemoteNode):
