@@ -91,6 +91,7 @@ def test_figures_of_inputs_are_not_confirmed() -> None:
     assert virtual - real == {
         *(f"udp-jitter-{size}" for size in SIZES_MB),
         *(f"migration-stop-and-copy-{size}-gb" for size in ("20", "29", "42")),
+        *(f"reader-{strategy}-gap" for strategy in ("stop-and-copy", "pre-copy", "post-copy")),
     }
 
 

@@ -500,7 +500,8 @@ def _reader_claims() -> Iterator[Claim]:
         shorter = {} if strategy == "stop-and-copy" else {"direction": "shorter", "agrees": values_below(down)}
         statement = f"Downtime of the reader by {strategy}; theirs: transfer and restore"
         measure = Measure("reader", "migration_gap_s", at)
-        yield _claim(f"reader-{strategy}-gap", "reader", statement, f"{down:.1f} s", measure, unit="time", **shorter)
+        more = {"unit": "time", "made": ("dirty rate" if strategy == "pre-copy" else "restore times",), **shorter}
+        yield _claim(f"reader-{strategy}-gap", "reader", statement, f"{down:.1f} s", measure, **more)
 
 
 def _answer_loss(findings: Mapping[str, Finding], data: Data) -> str:
