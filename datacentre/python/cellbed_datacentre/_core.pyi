@@ -10,6 +10,12 @@ def transports() -> str:
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of the transport ``tcp``."""
 
+def watch(file: str) -> None:
+    """Note in the first four bytes of a file the number of the function of a C header that is running; 0: none."""
+
+def called(number: int) -> str:
+    """Return the name of a function that `watch` notes; empty for 0."""
+
 def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Run flows between the hosts of a data centre in virtual time; public as :func:`cellbed_datacentre.simulate`.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -26,7 +26,10 @@ from cellbed.extension.files import (
     obstacle,
     quantity,
 )
-from cellbed_datacentre.transports import PS, to_simulator
+from cellbed_datacentre import headers
+from cellbed_datacentre.headers import PS, header_of, header_or
+from cellbed_datacentre.simulation import CELL_HEADERS
+from cellbed_datacentre.transports import to_simulator
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
 
@@ -99,6 +102,15 @@ class Readings(Table):
     )
 
 
+if TYPE_CHECKING:
+    Scheduler = Admission = Any
+else:
+    Scheduler = header_or(
+        ProportionalFair, plain=Literal["proportional-fair", "shortest-remaining", "round-robin", "max-rate"]
+    )
+    Admission = header_or(plain=Literal["htd", "lqd", "tail", "infinite"])
+
+
 class Radio(Table):
     """A radio cell, whose users are behind one host: flows go to them."""
 
@@ -111,26 +123,20 @@ class Radio(Table):
         description="Channel qualities of the users: 'fixed' (default), 'gauss-markov', or a table.",
         examples=["gauss-markov", {"kind": "fixed", "low": 4, "high": 12}],
     )
-    scheduler: (
-        Annotated[
-            Any,
-            PlainOr(Literal["proportional-fair", "shortest-remaining", "round-robin", "max-rate"], (ProportionalFair,)),
-        ]
-        | None
-    ) = Field(
+    scheduler: Scheduler | None = Field(
         None,
         description="Scheduler of the resource blocks: 'proportional-fair' (default, PFS of the paper), "
-        "'shortest-remaining' (MRFS), 'round-robin', 'max-rate', or a table.",
-        examples=["shortest-remaining"],
+        "'shortest-remaining' (MRFS), 'round-robin', 'max-rate', a C header, or a table.",
+        examples=["shortest-remaining", "./my-scheduler.h"],
     )
-    admission: Literal["htd", "lqd", "tail", "infinite"] | None = Field(
+    admission: Admission | None = Field(
         None,
         description="Packets at the central unit: highest threshold decrease, longest queue drop, refusal of packets "
-        "that do not fit, or queues without limits. Default: htd for pdcell, else tail.",
-        examples=["htd"],
+        "that do not fit, or queues without limits; or a C header. Default: htd for pdcell, else tail.",
+        examples=["htd", "./my-admission.h"],
     )
     buffer: Annotated[int, quantity(SIZE, "1500 B", "1 TB")] | None = Field(
-        None, description="Buffer that all users share. Default: '3 MB' for htd and lqd.", examples=["3 MB"]
+        None, description="Buffer that all users share. Default: '3 MB' for htd, lqd and headers.", examples=["3 MB"]
     )
     user_packets: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
         None, description="Packets of a user at most, in the central unit and in the device's window. Default: 1024."
@@ -171,12 +177,16 @@ class Radio(Table):
         """Return the names of files with channel qualities."""
         return self.cqi.files if isinstance(self.cqi, TraceCqi) else []
 
+    def headers(self) -> list[str]:
+        """Return the paths of C headers."""
+        return [path for value in (self.scheduler, self.admission) if (path := header_of(value)) is not None]
+
     def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
         """Return the cell in the simulator's format; file names are relative to `folder`. Raises TablesError."""
         found: dict[str, Any] = {
             _NAMES.get(key, key): value * PS if _NAMES.get(key, "").endswith("_ps") else value
             for key in type(self).model_fields
-            if (value := getattr(self, key)) is not None and key not in ("host", "cqi", "scheduler", "readings")
+            if (value := getattr(self, key)) is not None and key not in ("host", "cqi", *CELL_HEADERS, "readings")
         }
         if self.host is not None:
             if self.host not in hosts:
@@ -187,10 +197,14 @@ class Radio(Table):
             found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder) for name in self.cqi.files]}
         elif self.cqi is not None:
             found["cqi"] = {"kind": self.cqi} if isinstance(self.cqi, str) else to_simulator(self.cqi)
-        if isinstance(self.scheduler, ProportionalFair):  # as in scenarios: in ns
-            found["scheduler"] = {key: value for key, value in self.scheduler.stage().items() if value is not None}
-        elif self.scheduler is not None:
-            found["scheduler"] = {"kind": self.scheduler}
+        for key in CELL_HEADERS:
+            value = getattr(self, key)
+            if header_of(value) is not None:
+                found[f"{key}_header"] = headers.describe(value, folder, ("radio", key))
+            elif isinstance(value, ProportionalFair):  # as in scenarios: in ns
+                found[key] = {name: each for name, each in value.stage().items() if each is not None}
+            elif value is not None:
+                found[key] = {"kind": value} if key == "scheduler" else value
         if self.readings is not None:
             found["readings"] = to_simulator(self.readings)
         return found

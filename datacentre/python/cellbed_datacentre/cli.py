@@ -87,7 +87,7 @@ def _show(described: Described, seeds: range, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"file": file, "hosts": hosts, "flows": described.flows, "seeds": list(seeds)}, indent=1))
         return
-    print(f"{file['name']}: {file['transport']['kind']}, {file['topology']['kind']} of {hosts} hosts")
+    print(f"{file['name']}: {described.transport}, {file['topology']['kind']} of {hosts} hosts")
     print(f"{described.flows:,} flows, {described.bytes:,.0f} bytes, with each of {len(seeds)} seeds from {seeds[0]}")
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -34,8 +34,10 @@ from cellbed.extension.files import (
     validate,
     written,
 )
+from cellbed_datacentre import headers
 from cellbed_datacentre.cells import Radio
-from cellbed_datacentre.transports import MOBILE_USERS, PS, AnyTransport, to_simulator
+from cellbed_datacentre.headers import PS, header_of, header_or
+from cellbed_datacentre.transports import MOBILE_USERS, AnyTransport, to_simulator
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]
@@ -412,6 +414,12 @@ _EXAMPLES = {"flows": "flows = 10000", "load": "load = 0.6", "sizes": 'sizes = "
 AnyTopology = LeafSpine | Graph
 
 
+if TYPE_CHECKING:
+    _Transport = Any
+else:
+    _Transport = header_or(*get_args(AnyTransport))
+
+
 class SimulationFile(Table):
     """A simulation: flows between the hosts of a data centre, and to the users of its radio cells."""
 
@@ -430,8 +438,9 @@ class SimulationFile(Table):
         None, description="Interval between samples of the queues. Default: no samples.", examples=["10 us"]
     )
     topology: Annotated[AnyTopology, Field(discriminator="kind")] = Field(description="Hosts, switches and links.")
-    transport: Annotated[AnyTransport, Field(discriminator="kind")] = Field(
-        description="Transport protocol of the hosts.", examples=[{"kind": "phost"}]
+    transport: _Transport = Field(
+        description="Transport protocol of the hosts: a table, or a C header.",
+        examples=[{"kind": "phost"}, "./my-transport.h"],
     )
     traffic: Traffic = Field(description="Flows.")
     radio: Radio | None = Field(None, description="A radio cell behind one of the hosts. Default: none.")
@@ -450,6 +459,11 @@ class Described:
     text: str | None
     content: Mapping[str, Any]
     inputs: Mapping[str, Path]
+
+    @property
+    def transport(self) -> str:
+        """The kind of the transport, or its header."""
+        return header_of(self.file.transport) or str(self.file.transport.kind)
 
     @property
     def flows(self) -> int:
@@ -482,11 +496,13 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
     if file.radio is not None and file.traffic.pattern is not None:
         text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
         found.append(Problem(("traffic", "pattern"), text))
-    if file.radio is not None and not MOBILE_USERS[file.transport.kind]:
+    own = header_of(file.transport)
+    kind = own or file.transport.kind
+    if file.radio is not None and not MOBILE_USERS.get(kind, True):
         others = ", ".join(kind for kind, mobile in MOBILE_USERS.items() if mobile)
-        text = f"{file.transport.kind} repeats packets long before a device can answer: write one of {others}"
+        text = f"{kind} repeats packets long before a device can answer: write one of {others}"
         found.append(Problem(("transport", "kind"), text))
-    if file.radio is not None and file.transport.kind == "phost" and file.transport.repeats_carry_data is False:
+    if file.radio is not None and kind == "phost" and file.transport.repeats_carry_data is False:
         text = "a repeated packet without data does not reach a user: remove this key"
         found.append(Problem(("transport", "repeats_carry_data"), text))
     if found:
@@ -498,7 +514,9 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         "seed": file.seed,
         **({} if file.until is None else {"until_ps": file.until * PS}),
         "topology": file.topology.description(),
-        "transport": to_simulator(file.transport),
+        "transport": to_simulator(file.transport)
+        if own is None
+        else {"kind": "foreign", **headers.describe(file.transport, folder, ("transport",))},
         "traffic": file.traffic.description(folder, hosts, users),
     }
     if file.sampling is not None:
@@ -510,6 +528,9 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
     named = {
         name: find_file(name, folder) for name in (*file.traffic.files(), *(file.radio.files() if file.radio else ()))
     }
+    for name in (own, *(file.radio.headers() if file.radio else ())):
+        if name is not None:
+            named |= headers.files(name, folder)
     return Described(source, file, text, content, {name: path for name, path in named.items() if path is not None})
 
 

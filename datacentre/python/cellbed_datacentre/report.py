@@ -59,7 +59,7 @@ def write(folder: Path) -> None:
 def facts(summary: Mapping[str, Any]) -> list[str]:
     """Return short facts about a simulation."""
     file, seeds = summary["file"], summary["seeds"]
-    topology, traffic = file["topology"], file["traffic"]
+    topology, traffic, transport = file["topology"], file["traffic"], file["transport"]
     if topology["kind"] == "leaf-spine":
         hosts = topology["racks"] * topology["hosts_per_rack"]
         shape = f"{hosts} hosts in {topology['racks']} racks, {topology['spines']} spines"
@@ -70,7 +70,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
     flows += [f"of {traffic['trace']}"] if traffic["trace"] else [f"at load {traffic['load']:g}"]
     flows += [] if traffic["trace"] else [pattern if isinstance(pattern, str) else pattern["kind"]]
     return [
-        file["transport"]["kind"],
+        transport if isinstance(transport, str) else transport["kind"],
         shape,
         " ".join(flows),
         f"{formats.duration(max(run['duration_s'] for run in summary['runs']))} of virtual time",

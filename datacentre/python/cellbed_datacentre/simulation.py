@@ -23,6 +23,8 @@ CLASSES = ((10 << 10, "≤ 10 KiB"), (100 << 10, "10–100 KiB"), (1 << 20, "0.1
 """Classes of flows by size: maximum bytes and name of each."""
 ALL = "all"
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
+CELL_HEADERS = ("scheduler", "admission")
+"""Keys of ``[radio]`` that may name a C header."""
 _FIGURES = ("fct_s", "slowdown")
 
 Progress = Callable[[int], None]
@@ -118,12 +120,22 @@ def run_content(
 
     source: name of the file in errors. Raises SimulationError.
     """
+    from cellbed_datacentre import isolated
+
     began = time.perf_counter()
     try:
-        found = _core.simulate(json.dumps({**content, "seed": seed}), progress)
+        text, headers = json.dumps({**content, "seed": seed}), _headers(content)
+        found = isolated.simulate(text, headers, progress) if headers else _core.simulate(text, progress)
     except ValueError as error:
         raise SimulationError(f"{source}: {error}" if source else str(error)) from None
     return {**found, "elapsed_s": time.perf_counter() - began}
+
+
+def _headers(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the user's headers by the kind of their functions."""
+    radio = content.get("radio") or {}
+    places = {"transport": content.get("transport"), **{kind: radio.get(f"{kind}_header") for kind in CELL_HEADERS}}
+    return {kind: place["name"] for kind, place in places.items() if place and "file" in place}
 
 
 def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:

@@ -14,9 +14,8 @@ from pydantic import Field, create_model
 
 from cellbed.extension.files import DURATION, Table, quantity
 from cellbed_datacentre import _core
+from cellbed_datacentre.headers import PS
 
-PS = 1000
-"""Picoseconds per nanosecond."""
 _TIME = Annotated[int, quantity(DURATION, "1 ns", "1000 s")]
 _PACKET_TIMES = Annotated[float, Field(gt=0, le=1e9)]
 """A duration in transmission times of a full packet on the host's link."""

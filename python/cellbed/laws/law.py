@@ -56,6 +56,7 @@ _HINTS = {
     "sdiv": "it divides signed numbers",
     "function 'law_": "the law must have this function",
     "/shown.h:": "see its LAW_SHOWN",
+    "no previous": "a helper function must be static, and a function of the interface have its name and arguments",
 }
 """Causes of errors of clang's BPF target, by parts of the error text."""
 
@@ -98,15 +99,10 @@ class Law:
         object_name = f"{self.name}.{argument}.o" if target == "kernel" else f"{self.name}.so"
         if self.path.parent == FOLDER and (packaged := _packaged(object_name)) is not None:
             return packaged
-        include = ["-include", str(self.path)]
-        if target == "kernel":
-            place = kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
-        else:
-            options = [*include, "-shared", "-fPIC", "-nostartfiles"]
-            place = _compile(_compiler("cc", "gcc", "clang"), FOLDER / "host.c", self.path, options)
-        if name := next((each for each in _variables(place) if not each.startswith("cellbed_")), None):
-            raise LawError(f"{self.path}: all connections share the variable '{name}': put it into struct law")
-        return place
+        if target == "host":
+            return compile_header(FOLDER / "host.c", self.path, "struct law")
+        options = ["-include", str(self.path), f"-DLAW_CONTROL_ARGUMENT={argument}"]
+        return _without_variables(kernel_object("kernel.c", self.path, options), self.path, "struct law")
 
     def load(self) -> str:
         """Load the law into this process; return its name among the congestion controls of virtual time.
@@ -144,6 +140,31 @@ class Law:
         tried.touch()
 
 
+def compile_header(source: Path, header: Path, state: str) -> Path:
+    """Return the shared object of a C header of the user, from the user's cache.
+
+    Args:
+        source: The C file that includes the header and exports its functions, in the folder of the interface.
+        header: The header.
+        state: What holds the header's variables, in errors.
+
+    Raises:
+        LawError: The header cannot be compiled, or has variables outside of its state.
+    """
+    options = ["-include", str(header), "-shared", "-fPIC", "-nostartfiles"]
+    if source.parent != FOLDER:
+        # Unlike laws, whose numbers are whole: no fused operations, whose results differ between processors.
+        options += ["-ffp-contract=off", "-Werror=missing-prototypes", "-Wl,--no-as-needed", "-lm"]
+    return _without_variables(_compile(_compiler("cc", "gcc", "clang"), source, header, options), header, state)
+
+
+def _without_variables(place: Path, header: Path, state: str) -> Path:
+    """Return an object. Errors: :class:`LawError` for variables that all connections of a process would share."""
+    if name := next((each for each in _variables(place) if not each.startswith("cellbed_")), None):
+        raise LawError(f"{header}: all connections share the variable '{name}': put it into {state}")
+    return place
+
+
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
     """Return the BPF object of a source in this folder: from the package, or with `options` from the user's cache.
 
@@ -168,7 +189,7 @@ def _sources() -> str:
 
 
 def _compile(compiler: str, source: Path, blamed: Path, options: list[str]) -> Path:
-    options = [*options, "-I", str(FOLDER)]
+    options = [*options, "-I", str(source.parent)]
     text = _run([compiler, *(each for each in options if each != "-c"), "-E", str(source)], blamed)
     options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
     key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
@@ -266,7 +287,7 @@ def _compiler(*names: str) -> str:
         if found := shutil.which(name):
             return found
     package = "clang" if names == ("clang",) else "gcc"
-    raise LawError(f"laws and the sampler of flows need a C compiler: sudo apt install {package}")
+    raise LawError(f"C headers and the sampler of flows need a C compiler: sudo apt install {package}")
 
 
 def kernel_version() -> tuple[int, ...]:

@@ -1,6 +1,8 @@
 //! The Python module `cellbed_datacentre._core`: thin, without logic. `_core.pyi` describes it to Python's tools.
 #![forbid(unsafe_code)]
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cellbed_fabric::description::Description;
@@ -16,7 +18,7 @@ use pyo3::types::PyDict;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::{congestion_controls, simulate, transports};
+    use super::{called, congestion_controls, simulate, transports, watch};
 }
 
 /// Return the names of the laws of the transport `tcp`.
@@ -37,6 +39,22 @@ fn transports() -> String {
     };
     let entries = TransportConfig::all().into_iter().map(entry);
     serde_json::Value::from_iter(entries).to_string()
+}
+
+/// Note which function of a header is running, in the first four bytes of a file.
+#[pyfunction]
+fn watch(file: PathBuf) -> PyResult<()> {
+    let file = File::options().read(true).write(true).open(file)?;
+    Ok(cellbed_foreign::watch(&file)?)
+}
+
+/// Return the name of a function that [`watch`] notes; empty for 0.
+#[pyfunction]
+fn called(number: u32) -> &'static str {
+    cellbed_foreign::CALLS
+        .get(number as usize)
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Number of events between two readings of the clock. An event of a radio cell can take ten microseconds.
@@ -103,6 +121,9 @@ fn simulate<'py>(
             let times = [record.end, record.acknowledged, record.ideal].map(Some);
             flows.push(record.id, &record.flow, times);
         }) {
+            if simulation.transport().failure().is_some() {
+                break;
+            }
             if asked.elapsed() >= INTERVAL {
                 asked = Instant::now();
                 let finished = simulation.fabric().counters().finished;
@@ -113,6 +134,9 @@ fn simulate<'py>(
                         .map_or(Ok(()), |it| it.call1(py, (finished,)).map(drop))
                 })?;
             }
+        }
+        if let Some(failure) = simulation.transport().failure() {
+            return Err(PyValueError::new_err(failure.to_owned()));
         }
         let fabric = simulation.fabric();
         for (id, flow, end) in fabric.live() {

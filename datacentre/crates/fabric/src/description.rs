@@ -163,7 +163,7 @@ impl Description {
     /// Return the run, at time 0.
     pub fn simulation(&self) -> Result<Simulation<AnyTransport>, DescriptionError> {
         self.run(|net| {
-            let transport = self.transport.transport(net);
+            let transport = self.transport.transport(net, self.seed);
             match &self.radio {
                 None => Ok(transport),
                 Some(radio) => transport.with_ran(radio.clone(), self.seed),

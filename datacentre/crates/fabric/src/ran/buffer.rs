@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use cellbed_foreign as foreign;
 use serde::Deserialize;
 
-use crate::units::FlowId;
+use crate::units::{FlowId, Picos};
 
 /// A packet in the radio access network: a service data unit (SDU) of its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,23 +58,18 @@ pub enum Verdict {
 }
 
 /// The buffer. Lengths, thresholds and its capacity are numbers of packets.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Buffer {
     admission: Admission,
+    /// Instead of `admission`.
+    policy: Option<foreign::Admission>,
     capacity: u32,
     /// Maximum packets of a user.
     user_limit: u32,
     length: u32,
     bytes: u64,
-    queues: Vec<Queue>,
-}
-
-#[derive(Clone, Debug)]
-struct Queue {
-    threshold: u32,
-    length: u32,
-    bytes: u64,
-    order: Order,
+    queues: Vec<foreign::Queue>,
+    orders: Vec<Order>,
 }
 
 /// Order of the packets of a user.
@@ -94,23 +90,52 @@ impl Buffer {
         users: u32,
         by_flow: bool,
     ) -> Self {
-        let queue = Queue {
+        let queue = foreign::Queue {
             threshold: (capacity / users).clamp(1, user_limit),
             length: 0,
             bytes: 0,
-            order: if by_flow {
-                Order::Flows(BTreeMap::new())
-            } else {
-                Order::Arrival(VecDeque::new())
-            },
+        };
+        let order = if by_flow {
+            Order::Flows(BTreeMap::new())
+        } else {
+            Order::Arrival(VecDeque::new())
         };
         Self {
             admission,
+            policy: None,
             capacity,
             user_limit,
             length: 0,
             bytes: 0,
             queues: vec![queue; users as usize],
+            orders: vec![order; users as usize],
+        }
+    }
+
+    /// Return the buffer with the policy of a C header.
+    pub fn with_policy(mut self, policy: Option<foreign::Admission>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Set the time of the next calls of the policy.
+    pub fn set_time(&mut self, now: Picos) {
+        if let Some(policy) = &mut self.policy {
+            policy.now = now.0;
+        }
+    }
+
+    /// Return the error of the policy that ended its use.
+    pub fn failure(&self) -> Option<&str> {
+        self.policy.as_ref().and_then(foreign::Admission::failure)
+    }
+
+    fn totals(&self) -> foreign::Buffer {
+        foreign::Buffer {
+            bytes: self.bytes,
+            length: self.length,
+            capacity: self.capacity,
+            user_limit: self.user_limit,
         }
     }
 
@@ -142,6 +167,10 @@ impl Buffer {
 
     /// Activates a user: its threshold is an equal part of the buffer among the active users.
     pub fn activate(&mut self, user: u32, active_users: u32) {
+        let totals = self.totals();
+        if let Some(policy) = &mut self.policy {
+            return policy.open(totals, &mut self.queues, user, active_users);
+        }
         let part = self.capacity / active_users.max(1);
         self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
@@ -149,6 +178,10 @@ impl Buffer {
     /// Apply a virtual threshold reported by the distributed unit: a lower one at once, a higher one as far as the
     /// buffer has space.
     pub fn feedback(&mut self, user: u32, reported: u32) {
+        let totals = self.totals();
+        if let Some(policy) = &mut self.policy {
+            return policy.report(totals, &mut self.queues, user, reported);
+        }
         let space = self.capacity.saturating_sub(self.length);
         let queue = &mut self.queues[user as usize];
         let rise = reported.saturating_sub(queue.threshold).min(space);
@@ -157,14 +190,14 @@ impl Buffer {
 
     /// Open a flow of `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
-        if let Order::Flows(flows) = &mut self.queues[user as usize].order {
+        if let Order::Flows(flows) = &mut self.orders[user as usize] {
             flows.insert(flow, (bytes, VecDeque::new()));
         }
     }
 
     /// Close a flow. Its remaining packets stay.
     pub fn close(&mut self, user: u32, flow: FlowId) {
-        if let Order::Flows(flows) = &mut self.queues[user as usize].order
+        if let Order::Flows(flows) = &mut self.orders[user as usize]
             && let Some((left, sdus)) = flows.get_mut(&flow)
         {
             *left = 0;
@@ -176,6 +209,11 @@ impl Buffer {
 
     /// Offer a packet of a user.
     pub fn offer(&mut self, user: u32, sdu: Sdu) -> Verdict {
+        let totals = self.totals();
+        if let Some(policy) = &mut self.policy {
+            let decision = policy.offer(totals, &mut self.queues, user, sdu.bytes.into());
+            return self.apply(decision, user, sdu);
+        }
         let own = &self.queues[user as usize];
         let limit = match self.admission {
             Admission::Htd => own.threshold,
@@ -211,6 +249,19 @@ impl Buffer {
         }
     }
 
+    fn apply(&mut self, decision: foreign::Decision, user: u32, sdu: Sdu) -> Verdict {
+        let verdict = match decision {
+            foreign::Decision::Admit => Verdict::Admitted,
+            foreign::Decision::Refuse => return Verdict::Refused,
+            foreign::Decision::InPlaceOf(other) => match self.pop_last(other as usize) {
+                Some(dropped) => Verdict::InPlaceOf(other, dropped),
+                None => return Verdict::Refused,
+            },
+        };
+        self.push(user, sdu);
+        verdict
+    }
+
     /// Return the longest queue; among equals, the one with the highest threshold, then the first.
     fn longest(&self) -> usize {
         let key = |&user: &usize| {
@@ -222,7 +273,7 @@ impl Buffer {
 
     fn push(&mut self, user: u32, sdu: Sdu) {
         let queue = &mut self.queues[user as usize];
-        match &mut queue.order {
+        match &mut self.orders[user as usize] {
             Order::Arrival(sdus) => sdus.push_back(sdu),
             Order::Flows(flows) => flows.entry(sdu.flow).or_default().1.push_back(sdu),
         }
@@ -234,8 +285,7 @@ impl Buffer {
 
     /// Remove the last packet; if the scheduler orders flows, of the flow with most bytes left.
     fn pop_last(&mut self, user: usize) -> Option<Sdu> {
-        let queue = &mut self.queues[user];
-        let sdu = match &mut queue.order {
+        let sdu = match &mut self.orders[user] {
             Order::Arrival(sdus) => sdus.pop_back(),
             Order::Flows(flows) => {
                 let waiting = flows.values_mut().filter(|(_, sdus)| !sdus.is_empty());
@@ -249,8 +299,7 @@ impl Buffer {
 
     /// Remove the first packet of a user, or of the given flow.
     pub fn pop(&mut self, user: u32, flow: Option<FlowId>) -> Option<Sdu> {
-        let queue = &mut self.queues[user as usize];
-        let sdu = match (&mut queue.order, flow) {
+        let sdu = match (&mut self.orders[user as usize], flow) {
             (Order::Arrival(sdus), _) => sdus.pop_front(),
             (Order::Flows(flows), Some(flow)) => {
                 let (left, sdus) = flows.get_mut(&flow)?;
@@ -277,7 +326,7 @@ impl Buffer {
 
     /// Return the bytes that an open flow has left to send.
     pub fn remaining_bytes(&self, user: u32, flow: Option<FlowId>) -> u64 {
-        match (&self.queues[user as usize].order, flow) {
+        match (&self.orders[user as usize], flow) {
             (Order::Flows(flows), Some(flow)) => flows.get(&flow).map_or(0, |(left, _)| *left),
             _ => 0,
         }
@@ -294,7 +343,7 @@ impl Buffer {
         rank: Rank,
     ) -> impl Iterator<Item = (Option<FlowId>, u64)> + '_ {
         let queue = &self.queues[user as usize];
-        let (whole, flows) = match &queue.order {
+        let (whole, flows) = match &self.orders[user as usize] {
             Order::Arrival(_) => ((queue.length > 0).then_some((None, queue.bytes)), None),
             Order::Flows(flows) => (None, (queue.length > 0).then_some(flows)),
         };

@@ -1,5 +1,6 @@
 //! The configuration of a radio access network, with readings of the paper on pDCell where the paper is open.
 
+use cellbed_foreign::{AdmissionHeader, SchedulerHeader};
 use cellbed_link::cell::{Begin, Scheduler};
 use cellbed_link::{Duration, Probability};
 use serde::Deserialize;
@@ -28,7 +29,11 @@ pub struct RanConfig {
     pub scheduler: Scheduler,
     /// Treatment of packets that arrive at the central unit. Default: HTD for pDCell, finite queues for others.
     pub admission: Option<Admission>,
-    /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD and LQD, else the sum of the users'
+    /// Scheduler of a C header, instead of `scheduler`.
+    pub scheduler_header: Option<SchedulerHeader>,
+    /// Admission policy of a C header, instead of `admission`.
+    pub admission_header: Option<AdmissionHeader>,
+    /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD, LQD and headers, else the sum of the users'
     /// limits.
     pub buffer_bytes: Option<u64>,
     /// Maximum packets of a user at the central unit, and in the window of the link layer (RLC) of the user's device:
@@ -88,6 +93,8 @@ impl Default for RanConfig {
             cqi: CqiSource::default(),
             scheduler: PFS,
             admission: None,
+            scheduler_header: None,
+            admission_header: None,
             buffer_bytes: None,
             user_packets: 1024,
             fronthaul_bps: 10e9,
@@ -121,9 +128,18 @@ impl RanConfig {
         bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
     }
 
+    /// Return whether the admission drops packets that it has admitted.
+    pub fn drops_admitted(&self) -> bool {
+        match &self.admission_header {
+            Some(header) => header.option(),
+            None => self.admission == Some(Admission::Lqd),
+        }
+    }
+
     /// Return the capacity of the central unit's buffer in packets.
     pub(super) fn capacity(&self, admission: Admission) -> u32 {
         let bytes = self.buffer_bytes.or(match admission {
+            _ if self.admission_header.is_some() => Some(3_000_000),
             Admission::Htd | Admission::Lqd => Some(3_000_000),
             Admission::Tail | Admission::Infinite => None,
         });

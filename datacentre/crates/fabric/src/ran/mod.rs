@@ -22,6 +22,7 @@ mod distributed_unit;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use cellbed_foreign as foreign;
 use cellbed_link::cell::{Average, Candidate, Scheduler};
 use cellbed_link::{Duration, Time};
 
@@ -107,7 +108,7 @@ enum Phase {
 }
 
 /// A radio access network and its users.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Ran {
     config: RanConfig,
     seed: u64,
@@ -115,6 +116,8 @@ pub struct Ran {
     buffer: Buffer,
     unit: DistributedUnit,
     users: Vec<User>,
+    /// Instead of the configuration's.
+    scheduler: Option<foreign::Scheduler>,
     /// Number of users with open flows.
     active: u32,
     /// Resource blocks for retransmissions in the next TTI, as reported by the distributed unit.
@@ -180,7 +183,14 @@ impl Ran {
     /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
-        let by_flow = matches!(config.scheduler, Scheduler::ShortestRemaining {});
+        let scheduler = config.scheduler_header.clone();
+        let scheduler = scheduler.map(|it| foreign::Scheduler::new(it, config.users, seed));
+        let policy = config.admission_header.clone();
+        let policy = policy.map(|it| foreign::Admission::new(it, config.users, seed));
+        let by_flow = match &scheduler {
+            Some(scheduler) => scheduler.by_flow(),
+            None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
+        };
         let user = User {
             flows: 0,
             reported: None,
@@ -201,7 +211,9 @@ impl Ran {
                 config.user_packets,
                 config.users,
                 by_flow,
-            ),
+            )
+            .with_policy(policy),
+            scheduler,
             unit: DistributedUnit::new(config.users, harq),
             channels: Channels::new(&config.cqi, config.users, seed),
             users: vec![user; config.users as usize],
@@ -222,6 +234,18 @@ impl Ran {
     /// Return the configuration.
     pub fn config(&self) -> &RanConfig {
         &self.config
+    }
+
+    /// Set the time of calls without one.
+    pub fn set_time(&mut self, now: Picos) {
+        self.buffer.set_time(now);
+    }
+
+    /// Return the error of a C header that ended its use.
+    pub fn failure(&self) -> Option<&str> {
+        let scheduler = self.scheduler.as_ref();
+        let failure = scheduler.and_then(foreign::Scheduler::failure);
+        failure.or_else(|| self.buffer.failure())
     }
 
     /// Return when [`step`](Self::step) must be called next; `None` while the network has no packets.
@@ -263,6 +287,7 @@ impl Ran {
 
     /// Offer a packet of an open flow to the central unit.
     pub fn offer(&mut self, now: Picos, user: u32, sdu: Sdu) -> Verdict {
+        self.set_time(now);
         let verdict = self.buffer.offer(user, sdu);
         self.counts.offered += 1;
         match verdict {
@@ -275,6 +300,9 @@ impl Ran {
         }
         if verdict != Verdict::Refused {
             self.counts.admitted_bytes += u64::from(sdu.bytes);
+            if let Some(scheduler) = &mut self.scheduler {
+                scheduler.arrived(now.0, user, sdu.flow.0, sdu.bytes.into());
+            }
             if self.next.is_none() {
                 // The next subframe that can still be filled in time.
                 let tti = (now.0 + self.config.lead()) / TTI.0 + 1;
@@ -312,6 +340,7 @@ impl Ran {
         let Some(phase) = self.next.filter(|&it| self.time_of(it) <= now) else {
             return;
         };
+        self.set_time(now);
         self.next = match phase {
             Phase::Fill(tti) => {
                 self.sample(now);
@@ -351,14 +380,29 @@ impl Ran {
             }
             let count = self.config.users;
             let steps = (number + count - self.turn - 1) % count;
-            let mut push = |flow, remaining| {
-                let candidate = Candidate {
-                    priority: 0,
-                    potential: f64::from(cqi.bits_per_tti()) / 8.0,
-                    remaining: remaining as f64,
-                    throughput: user.throughput,
+            let mut push = |flow: Option<FlowId>, remaining| {
+                let potential = f64::from(cqi.bits_per_tti()) / 8.0;
+                let rank = match &mut self.scheduler {
+                    Some(scheduler) => {
+                        let candidate = foreign::Candidate {
+                            bytes: remaining,
+                            bytes_per_tti: potential,
+                            user: number,
+                            flow: flow.map_or(foreign::NO_FLOW, |it| it.0),
+                            cqi: cqi.get().into(),
+                        };
+                        scheduler.rank(tti * TTI.0, &candidate)
+                    }
+                    None => self.config.scheduler.rank(
+                        Candidate {
+                            priority: 0,
+                            potential,
+                            remaining: remaining as f64,
+                            throughput: user.throughput,
+                        },
+                        now,
+                    ),
                 };
-                let rank = self.config.scheduler.rank(candidate, now);
                 self.heap.push(Contender {
                     rank: order_key(rank),
                     unserved: rank.is_infinite().then(|| cqi.bits_per_tti()),
@@ -388,7 +432,7 @@ impl Ran {
             left = self.finish_cut(left, tti, now);
         }
         while let Some(best) = self.heap.pop().filter(|_| left > 0) {
-            left -= self.forward(best, left, now);
+            left -= self.forward(best, left, tti, now);
             self.turn = best.user;
         }
         self.unit.prefer(&self.schedule);
@@ -407,13 +451,16 @@ impl Ran {
             user.filled = self.unit.unsent(number).min(most);
             left -= cqi.blocks(user.filled).unwrap_or(0) as u32;
             user.count_bytes(user.filled, now, self.config.scheduler);
+            if let Some(scheduler) = &mut self.scheduler {
+                scheduler.sent(tti * TTI.0, number, user.filled);
+            }
             self.schedule.push(number);
         }
         left
     }
 
     /// Send packets of a user to the distributed unit in at most `left` more resource blocks. Return the blocks used.
-    fn forward(&mut self, best: Contender, left: u32, now: Time) -> u32 {
+    fn forward(&mut self, best: Contender, left: u32, tti: u64, now: Time) -> u32 {
         let Contender {
             turn: Reverse((_, flow)),
             user: number,
@@ -441,6 +488,9 @@ impl Ran {
         }
         user.filled = user.filled.min(u64::from(cqi.bytes(most as u32)));
         user.count_bytes(user.filled - before, now, self.config.scheduler);
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.sent(tti * TTI.0, number, user.filled - before);
+        }
         (blocks(user.filled) - blocks(before)) as u32
     }
 

@@ -43,6 +43,7 @@ impl Access {
     pub(super) fn open(&mut self, net: &Fabric, id: FlowId, user: u32) {
         let bytes = net.flow(id).bytes;
         let headers = u64::from(packets(bytes)) * u64::from(HEADER);
+        self.ran.set_time(net.now());
         self.ran.open(user, id, bytes + headers);
     }
 
@@ -113,6 +114,11 @@ impl Mobile {
             uplink: VecDeque::new(),
             delivered: Vec::new(),
         }
+    }
+
+    /// Return the error of the transport's header that ended its use.
+    pub fn failure(&self) -> Option<&str> {
+        self.inner.failure()
     }
 
     /// Return the radio access network.

@@ -34,6 +34,7 @@ macro_rules! constants {
 }
 
 mod arrivals;
+mod foreign;
 mod mobile;
 mod pdcell;
 mod pfabric;
@@ -41,6 +42,7 @@ mod phost;
 mod receiver_driven;
 mod tcp;
 
+pub use foreign::ForeignHosts;
 pub use mobile::Mobile;
 pub use pdcell::{PdcellConfig, PdcellHosts};
 pub use pfabric::{PfabricConfig, PfabricHosts};
@@ -48,7 +50,7 @@ pub use phost::{PhostConfig, PhostHosts};
 pub use tcp::{DctcpConfig, TcpConfig, TcpHosts};
 
 use crate::error::{DescriptionError, refuse};
-use crate::ran::{Admission, Ran, RanConfig, Table};
+use crate::ran::{Ran, RanConfig, Table};
 use crate::units::{FlowId, HostId};
 use crate::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
 
@@ -93,7 +95,12 @@ macro_rules! transports {
         /// The transport of a description, with its constants.
         #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
         #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-        pub enum TransportConfig { $(#[doc = $text] $name($constants),)* }
+        pub enum TransportConfig {
+            $(#[doc = $text] $name($constants),)*
+            /// The transport of a C header.
+            #[serde(skip_serializing)]
+            Foreign(cellbed_foreign::TransportHeader),
+        }
 
         impl TransportConfig {
             /// Return each transport with its default constants.
@@ -103,27 +110,42 @@ macro_rules! transports {
 
             /// Return one sentence of documentation, and the constants.
             pub fn documentation(&self) -> (&'static str, Keys) {
-                match self { $(Self::$name(_) => ($text, <$constants as Constants>::KEYS),)* }
+                match self {
+                    $(Self::$name(_) => ($text, <$constants as Constants>::KEYS),)*
+                    Self::Foreign(_) => ("", &[]),
+                }
             }
 
-            /// Return the transport on a network.
-            pub fn transport(&self, net: &Fabric) -> AnyTransport {
-                match self { $(Self::$name(constants) => AnyTransport::$name(constants.hosts(net)),)* }
+            /// Return the transport on a network. seed: of its random numbers.
+            pub fn transport(&self, net: &Fabric, seed: u64) -> AnyTransport {
+                match self {
+                    $(Self::$name(constants) => AnyTransport::$name(constants.hosts(net)),)*
+                    Self::Foreign(header) => AnyTransport::Foreign(ForeignHosts::new(header, net, seed)),
+                }
             }
 
             /// Return the discipline of the ports for which it was made.
             pub fn discipline(&self) -> Discipline {
-                match self { $(Self::$name(_) => <$constants>::PORTS,)* }
+                match self {
+                    $(Self::$name(_) => <$constants>::PORTS,)*
+                    Self::Foreign(header) => foreign::discipline(header),
+                }
             }
 
             /// Return the bytes above which ports mark packets, for which it was made.
             pub fn mark_above(&self) -> Option<u64> {
-                match self { $(Self::$name(_) => <$constants>::MARK_ABOVE,)* }
+                match self {
+                    $(Self::$name(_) => <$constants>::MARK_ABOVE,)*
+                    Self::Foreign(header) => Some(header.options().1).filter(|&bytes| bytes > 0),
+                }
             }
 
             /// Return the support of mobile users behind one of the hosts.
             pub fn mobile_users(&self) -> MobileUsers {
-                match self { $(Self::$name(_) => <$constants>::MOBILE,)* }
+                match self {
+                    $(Self::$name(_) => <$constants>::MOBILE,)*
+                    Self::Foreign(header) => foreign::mobile_users(header),
+                }
             }
         }
 
@@ -131,6 +153,8 @@ macro_rules! transports {
         #[derive(Debug)]
         pub enum AnyTransport {
             $(#[doc = $text] $name(<$constants as Constants>::Hosts),)*
+            /// The transport of a C header.
+            Foreign(ForeignHosts),
             /// Another transport, with mobile users.
             Mobile(Box<Mobile>),
         }
@@ -139,6 +163,7 @@ macro_rules! transports {
             fn mobile_users(&self) -> MobileUsers {
                 match self {
                     $(Self::$name(_) => <$constants>::MOBILE,)*
+                    Self::Foreign(hosts) => hosts.mobile_users(),
                     Self::Mobile(_) => MobileUsers::Own,
                 }
             }
@@ -149,6 +174,7 @@ macro_rules! transports {
             ($on:expr, $it:ident => $call:expr) => {
                 match $on {
                     $(AnyTransport::$name($it) => $call,)*
+                    AnyTransport::Foreign($it) => $call,
                     AnyTransport::Mobile($it) => $call,
                 }
             };
@@ -172,7 +198,7 @@ transports! {
 impl AnyTransport {
     /// Return the transport with mobile users behind one of the hosts. config: a [checked](RanConfig::check) one.
     pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, DescriptionError> {
-        let lqd = config.admission == Some(Admission::Lqd);
+        let drops = config.drops_admitted();
         let users = self.mobile_users();
         let text = match (self, users) {
             (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
@@ -180,8 +206,8 @@ impl AnyTransport {
             (_, MobileUsers::None) => {
                 "the transport repeats packets after microseconds, long before a device can answer: use another"
             }
-            (_, MobileUsers::CentralUnit) if lqd => {
-                "LQD drops packets that a transport ending at the central unit will not send again"
+            (_, MobileUsers::CentralUnit) if drops => {
+                "the admission drops packets that a transport ending at the central unit will not send again"
             }
             (inner, _) => {
                 let mobile = Mobile::new(inner, users == MobileUsers::EndToEnd, config, seed);
@@ -194,6 +220,16 @@ impl AnyTransport {
     /// Return the measurements besides flows and ports.
     pub fn tables(&self) -> Vec<Table> {
         self.ran().map_or_else(Vec::new, Ran::tables)
+    }
+
+    /// Return the error of a C header that ended its use.
+    pub fn failure(&self) -> Option<&str> {
+        let own = match self {
+            Self::Foreign(hosts) => hosts.failure(),
+            Self::Mobile(mobile) => mobile.failure(),
+            _ => None,
+        };
+        own.or_else(|| self.ran().and_then(Ran::failure))
     }
 
     /// Return the radio access network, if any.
