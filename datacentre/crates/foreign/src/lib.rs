@@ -1,18 +1,16 @@
 //! Transports, schedulers and admission policies of C headers, as shared objects of this process.
 //!
-//! The headers `simulation.h`, `transport.h`, `scheduler.h` and `admission.h` in `cellbed_datacentre/headers` describe
-//! the interface; `object.c` there makes the shared object of a user's header. This crate has all unsafe code of the
-//! simulator: the rest sees [`Transport`], [`Scheduler`] and [`Admission`].
+//! The headers in `cellbed_datacentre/headers` describe the interface; `object.c` there makes the shared object of a
+//! user's header. This crate has the unsafe code of the simulator; the rest sees [`Transport`], [`Scheduler`] and
+//! [`Admission`].
 
-mod admission;
-mod memory;
+mod cell;
 mod object;
-mod scheduler;
 mod transport;
-mod watch;
 
-pub use admission::{Admission, AdmissionHeader, Buffer, Decision, Queue};
-pub use object::{Functions, Header, HeaderError};
-pub use scheduler::{Candidate, NO_FLOW, Scheduler, SchedulerHeader};
-pub use transport::{Flow, NO_USER, Network, Packet, Transport, TransportHeader};
-pub use watch::{CALLS, watch};
+pub use cell::{Admission, AdmissionHeader, Buffer, Candidate, Queue, Scheduler, SchedulerHeader};
+pub use object::{CALLS, Header, HeaderError, watch};
+pub use transport::{Ask, Flow, Packet, Transport, TransportHeader};
+
+/// No flow, or no mobile user.
+pub const NONE: u32 = u32::MAX;

@@ -1,23 +1,30 @@
-//! Transports (`transport.h`): states of flows and hosts, and the calls between a header and the network.
+//! Transports (`transport.h`): states of flows and hosts, and questions of a header about the network.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
+use std::ptr;
 
-use libloading::Library;
+use crate::NONE;
+use crate::object::{Header, Memory, Running};
 
-use crate::NO_FLOW;
-use crate::memory::Memory;
-use crate::object::{Functions, Header, Running, Sim, optional};
-
-/// No mobile user.
-pub const NO_USER: u32 = u32::MAX;
-/// Maximum bytes that a transport may have for its flows by `sim_memory`.
+/// Maximum bytes of `sim_memory` of all flows.
 const MOST_MEMORY: u64 = 4 << 30;
 /// Latest time of a timer, ps.
 const LATEST: u64 = 1 << 62;
-/// A timer of a host, above its number and the timer's.
+/// In the token of a wake-up, the timer of a host, above the number of flow or host and of the timer.
 const OF_HOST: u64 = 1 << 48;
+
+/// A header of a transport.
+pub type TransportHeader = Header<1, { (size_of::<Flow>() << 8 | size_of::<Packet>()) as u64 }>;
+
+impl TransportHeader {
+    /// Return `TRANSPORT_PORTS`, `TRANSPORT_MARK_ABOVE` (0: never), and `TRANSPORT_USERS`.
+    pub fn options(&self) -> (u64, u64, u64) {
+        let facts = self.facts();
+        (facts.ports, facts.mark_above, facts.users)
+    }
+}
 
 /// A packet (`struct packet`).
 #[repr(C)]
@@ -36,7 +43,7 @@ pub struct Packet {
 }
 
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct PacketSet {
     words: *mut u64,
     packets: u32,
@@ -44,155 +51,222 @@ struct PacketSet {
     upto: u32,
 }
 
+/// A flow (`struct flow`).
 #[repr(C)]
-#[derive(Debug)]
-struct CFlow {
-    bytes: u64,
-    start: u64,
-    state: *mut c_void,
-    arrived: PacketSet,
-    id: u32,
-    source: u32,
-    destination: u32,
-    packets: u32,
-    user: u32,
-}
-
-/// A flow that starts.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "transport.h has the meaning of each")]
 pub struct Flow {
+    pub bytes: u64,
+    pub start: u64,
+    state: *mut c_void,
+    arrived: PacketSet,
     pub id: u32,
     pub source: u32,
     pub destination: u32,
     pub packets: u32,
-    pub bytes: u64,
-    pub start: u64,
     pub user: u32,
 }
 
-/// The network as a transport uses it. Errors are sentences without a subject.
-pub trait Network {
-    /// Send a packet of a flow.
-    fn send(&mut self, flow: &Flow, from: u32, packet: &Packet) -> Result<(), String>;
-    /// Call [`Transport::wake`] at a time.
-    fn wake(&mut self, at: u64, token: u64);
-    /// Ask for packets of a host by [`Transport::pull`].
-    fn kick(&mut self, host: u32);
-    /// Return the bytes that wait at a host's card.
-    fn backlog(&mut self, host: u32) -> u64;
-    /// Return the transmission time of a packet at a host's card.
-    fn packet_time(&self, host: u32, bytes: u16) -> u64;
-    /// Close a flow.
-    fn close(&mut self, flow: u32);
+impl Flow {
+    /// Return a flow of so many packets between two hosts.
+    pub fn new(id: u32, (source, destination): (u32, u32), packets: u32, bytes: u64) -> Self {
+        Self {
+            bytes,
+            start: 0,
+            state: ptr::null_mut(),
+            arrived: PacketSet {
+                words: ptr::null_mut(),
+                packets,
+                count: 0,
+                upto: 0,
+            },
+            id,
+            source,
+            destination,
+            packets,
+            user: NONE,
+        }
+    }
 }
 
-#[repr(C)]
-struct Calls {
-    send: extern "C" fn(*mut Sim, *mut CFlow, u32, *const Packet),
-    set_timer: extern "C" fn(*mut Sim, *mut CFlow, u64, u32),
-    set_host_timer: extern "C" fn(*mut Sim, u32, u64, u32),
-    kick: extern "C" fn(*mut Sim, u32),
-    backlog: extern "C" fn(*mut Sim, u32) -> u64,
-    packet_time: extern "C" fn(*mut Sim, u32, u32) -> u64,
-    close: extern "C" fn(*mut Sim, *mut CFlow),
-    flow: extern "C" fn(*mut Sim, u32) -> *mut CFlow,
-    host: extern "C" fn(*mut Sim, u32) -> *mut c_void,
-    memory: extern "C" fn(*mut Sim, *mut CFlow, u64) -> *mut c_void,
-}
-
-/// The functions of a transport.
+/// What a header wants of the network, which returns a number (0 if there is none), or an error without a subject.
 #[derive(Debug)]
-pub struct Transports {
-    start: unsafe extern "C" fn(*mut Sim, *mut CFlow),
-    receive: unsafe extern "C" fn(*mut Sim, *mut CFlow, *const Packet),
-    timer: Option<unsafe extern "C" fn(*mut Sim, *mut CFlow, u32)>,
-    host_timer: Option<unsafe extern "C" fn(*mut Sim, u32, u32)>,
-    pull: Option<unsafe extern "C" fn(*mut Sim, u32, *mut Packet) -> u32>,
+pub enum Ask<'a> {
+    /// Send a packet of a flow from a host.
+    Send(&'a Flow, u32, &'a Packet),
+    /// Call [`Transport::wake`] at a time with a token.
+    Wake(u64, u64),
+    /// Call [`Transport::pull`] for a host.
+    Kick(u32),
+    /// Bytes that wait at a host's card.
+    Backlog(u32),
+    /// Transmission time of a packet at a host's card.
+    PacketTime(u32, u16),
+    /// Close a flow.
+    Close(u32),
 }
 
-/// A header of a transport.
-pub type TransportHeader = Header<Transports>;
+/// The answers of the network.
+pub type Network<'a> = &'a mut dyn FnMut(Ask<'_>) -> Result<u64, String>;
 
-impl Functions for Transports {
-    const KIND: (u64, &'static str, u64) = (
-        1,
-        "transport",
-        (size_of::<CFlow>() << 16 | size_of::<Packet>() << 8 | size_of::<Calls>()) as u64,
-    );
-
-    unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
-        // SAFETY: as of `optional`.
-        let (start, receive) = unsafe {
-            (
-                *library.get(c"transport_start")?,
-                *library.get(c"transport_receive")?,
-            )
-        };
-        Ok(Self {
-            start,
-            receive,
-            timer: optional(library, c"transport_timer"),
-            host_timer: optional(library, c"transport_host_timer"),
-            pull: optional(library, c"transport_pull"),
-        })
-    }
-}
-
-impl TransportHeader {
-    /// Return `TRANSPORT_PORTS`, the bytes above which switches mark (0: never), and `TRANSPORT_USERS`.
-    pub fn options(&self) -> (u64, u64, u64) {
-        let facts = self.facts();
-        (facts.ports, facts.mark_above, facts.users)
-    }
-}
-
-/// Memory of an open flow.
+/// An open flow: `struct flow`, its state and the words of its set in one block, and other memory with its bytes.
 #[derive(Debug)]
 struct Open {
-    /// `struct flow`, then the state, then the words of the set of arrived packets.
     block: Memory,
-    more: Vec<Memory>,
-    bytes: u64,
+    more: (Vec<Memory>, u64),
 }
 
-/// States of flows and hosts.
+impl Open {
+    fn flow(&self) -> *mut Flow {
+        self.block.start().cast()
+    }
+}
+
 #[derive(Debug)]
 struct States<S> {
     flows: HashMap<u32, Open, S>,
     hosts: Memory,
-    host_bytes: usize,
-    count: u32,
-    /// Flows that were closed in the present call.
+    /// Bytes of a host's state, and number of hosts.
+    host: (usize, u64),
+    /// Flows closed in the running call.
     closed: Vec<u32>,
-    /// Bytes of `Open::more` of all flows.
+    /// Bytes of `Open::more`.
     memory: u64,
+}
+
+impl<S: BuildHasher> States<S> {
+    /// Return an open flow that C passes.
+    ///
+    /// # Safety
+    /// C got the pointer here, or it is null.
+    unsafe fn open(&self, flow: *const c_void) -> Result<Flow, String> {
+        if flow.is_null() {
+            return Err("passes NULL instead of a flow".to_owned());
+        }
+        // SAFETY: of the caller. A closed flow stays in memory until the call that closed it has returned.
+        let flow = unsafe { *flow.cast::<Flow>() };
+        match self.closed.contains(&flow.id) {
+            true => Err(format!("uses flow {} after sim_close", flow.id)),
+            false => Ok(flow),
+        }
+    }
+
+    fn host(&self, host: u64) -> Result<u32, String> {
+        let count = self.host.1;
+        let known = (host < count).then_some(host as u32);
+        known.ok_or_else(|| format!("names host {host}: there are {count} hosts"))
+    }
+
+    /// Return memory of a flow.
+    fn allocate(&mut self, id: u32, bytes: u64) -> Result<u64, String> {
+        if bytes > MOST_MEMORY - self.memory {
+            return Err("needs more than 4 GiB of sim_memory".to_owned());
+        }
+        let Some(open) = self.flows.get_mut(&id) else {
+            return Ok(0);
+        };
+        self.memory += bytes;
+        open.more.1 += bytes;
+        open.more.0.push(Memory::new(bytes as usize));
+        Ok(open.more.0.last().map_or(0, |it| address(it.start())))
+    }
+
+    /// Answer a question of C.
+    ///
+    /// # Safety
+    /// The values are those of `transport.h`.
+    unsafe fn answer(
+        &mut self,
+        ask: Network<'_>,
+        (question, a, b, c): (u32, *mut c_void, u64, u64),
+    ) -> Result<u64, String> {
+        match question {
+            // SAFETY: a flow and a packet.
+            1 => unsafe { ask(Ask::Send(&self.open(a)?, b as u32, &*pointer(c))) },
+            // SAFETY: a flow.
+            2 => ask(wake(u64::from(unsafe { self.open(a) }?.id), b, c)?),
+            // SAFETY: a time.
+            3 => ask(wake(
+                OF_HOST | u64::from(self.host(b)?),
+                unsafe { *a.cast() },
+                c,
+            )?),
+            4 => ask(Ask::Kick(self.host(b)?)),
+            5 => ask(Ask::Backlog(self.host(b)?)),
+            6 => ask(Ask::PacketTime(
+                self.host(b)?,
+                c.min(u64::from(u16::MAX)) as u16,
+            )),
+            7 => {
+                // SAFETY: a flow.
+                let Flow {
+                    id,
+                    packets,
+                    arrived,
+                    ..
+                } = unsafe { self.open(a) }?;
+                if arrived.count < packets {
+                    let count = arrived.count;
+                    return Err(format!(
+                        "closes flow {id} after {count} of {packets} packets have arrived"
+                    ));
+                }
+                self.closed.push(id);
+                ask(Ask::Close(id))
+            }
+            8 => {
+                let open = self.flows.get(&(b as u32));
+                let open = open.filter(|_| !self.closed.contains(&(b as u32)));
+                Ok(open.map_or(0, |it| address(it.block.start())))
+            }
+            9 => {
+                let offset = self.host.0 * self.host(b)? as usize;
+                // SAFETY: the memory has a state for each host.
+                Ok(address(unsafe { self.hosts.start().byte_add(offset) }))
+            }
+            // SAFETY: a flow.
+            10 => self.allocate(unsafe { self.open(a) }?.id, b),
+            _ => Err("asks an unknown question".to_owned()),
+        }
+    }
+}
+
+fn address(pointer: *mut c_void) -> u64 {
+    pointer.expose_provenance() as u64
+}
+
+fn pointer<T>(address: u64) -> *const T {
+    ptr::with_exposed_provenance(address as usize)
+}
+
+/// Return the wake-up of a timer.
+fn wake<'a>(number: u64, at: u64, timer: u64) -> Result<Ask<'a>, String> {
+    match (at <= LATEST, timer <= 0xffff) {
+        (true, true) => Ok(Ask::Wake(at, timer << 32 | number)),
+        (false, _) => Err(format!(
+            "sets a timer at {at} ps: write at most 2^62, 53 days"
+        )),
+        (_, false) => Err(format!("sets timer {timer}: write a number below 65536")),
+    }
 }
 
 /// A transport in a simulation. S: a hash of flow numbers.
 #[derive(Debug)]
 pub struct Transport<S = RandomState> {
-    running: Running<Transports>,
+    running: Running,
     states: States<S>,
-}
-
-/// The simulator's side of a call.
-struct Context<'a, N, S> {
-    net: &'a mut N,
-    states: &'a mut States<S>,
 }
 
 impl<S: BuildHasher + Default> Transport<S> {
     /// Return the transport of so many hosts.
-    pub fn new(header: TransportHeader, hosts: u32, seed: u64) -> Self {
-        let host_bytes = (header.facts().other as usize).next_multiple_of(8);
+    pub fn new(header: &TransportHeader, hosts: u32, seed: u64) -> Self {
+        let bytes = (header.facts().other as usize).next_multiple_of(8);
         Self {
-            running: Running::new(header, seed),
+            running: header.running(0, seed),
             states: States {
                 flows: HashMap::default(),
-                hosts: Memory::new(host_bytes * hosts as usize),
-                host_bytes,
-                count: hosts,
+                hosts: Memory::new(bytes * hosts as usize),
+                host: (bytes, hosts.into()),
                 closed: Vec::new(),
                 memory: 0,
             },
@@ -204,89 +278,67 @@ impl<S: BuildHasher + Default> Transport<S> {
         self.running.failure()
     }
 
-    fn call<N: Network, R>(
+    /// Call a function.
+    ///
+    /// # Safety
+    /// The values are those of `object.c`.
+    unsafe fn call(
         &mut self,
-        number: u32,
+        function: u32,
         now: u64,
-        net: &mut N,
-        call: impl FnOnce(&Transports, *mut Sim) -> R,
-    ) -> Option<R> {
+        ask: Network<'_>,
+        values: (*mut c_void, u64, u64),
+    ) -> Option<u64> {
         let states = &mut self.states;
-        let mut context = Context { net, states };
-        let calls: &Calls = &Calls {
-            send: send::<N, S>,
-            set_timer: set_timer::<N, S>,
-            set_host_timer: set_host_timer::<N, S>,
-            kick: kick::<N, S>,
-            backlog: backlog::<N, S>,
-            packet_time: packet_time::<N, S>,
-            close: close::<N, S>,
-            flow: flow::<N, S>,
-            host: host::<N, S>,
-            memory: memory::<N, S>,
+        let mut answers = |question, a, b, c| {
+            // SAFETY: a question of this kind of header.
+            unsafe { states.answer(ask, (question, a, b, c)) }
         };
-        let sides = ((&raw const *calls).cast(), (&raw mut context).cast());
-        let found = self.running.call(number, now, sides, call);
+        // SAFETY: of the caller.
+        let found = unsafe { self.running.call(function, now, &mut answers, values) };
         for id in self.states.closed.drain(..) {
             if let Some(open) = self.states.flows.remove(&id) {
-                self.states.memory -= open.bytes;
+                self.states.memory -= open.more.1;
             }
         }
         found
     }
 
-    /// Return the address of an open flow.
-    fn find(&self, id: u32) -> Option<*mut CFlow> {
-        self.states.flows.get(&id).map(|it| it.block.start().cast())
-    }
-
     /// Start a flow.
-    pub fn start(&mut self, net: &mut impl Network, now: u64, flow: &Flow) {
-        let state = (self.running.header().facts().many as usize).next_multiple_of(8);
+    pub fn start(&mut self, ask: Network<'_>, mut flow: Flow, now: u64) {
+        let state = (self.running.facts().many as usize).next_multiple_of(8);
         let words = flow.packets as usize / 64 + 1;
-        let block = Memory::new(size_of::<CFlow>() + state + words * 8);
-        let at: *mut CFlow = block.start().cast();
-        // SAFETY: the block has the three parts in this order, all aligned to 8 bytes.
-        unsafe {
-            let state_at = at.add(1).cast::<u8>();
-            at.write(CFlow {
-                bytes: flow.bytes,
-                start: flow.start,
-                state: state_at.cast(),
-                arrived: PacketSet {
-                    words: state_at.add(state).cast(),
-                    packets: flow.packets,
-                    count: 0,
-                    upto: 0,
-                },
-                id: flow.id,
-                source: flow.source,
-                destination: flow.destination,
-                packets: flow.packets,
-                user: flow.user,
-            });
-        }
+        let block = Memory::new(size_of::<Flow>() + state + words * 8);
         let open = Open {
             block,
-            more: Vec::new(),
-            bytes: 0,
+            more: (Vec::new(), 0),
         };
+        let at = open.flow();
+        // SAFETY: the block has the three parts in this order, all aligned to 8 bytes.
+        unsafe {
+            flow.start = now;
+            flow.state = at.add(1).cast();
+            flow.arrived.words = flow.state.byte_add(state).cast();
+            at.write(flow);
+        }
         self.states.flows.insert(flow.id, open);
-        // SAFETY: the flow stays at its address until the call has ended.
-        self.call(1, now, net, |it, sim| unsafe { (it.start)(sim, at) });
+        // SAFETY: an open flow.
+        unsafe { self.call(1, now, ask, (at.cast(), 0, 0)) };
     }
 
     /// Note that a data packet has reached the destination. Return whether all packets of the flow have.
     pub fn note(&mut self, id: u32, packet: u32) -> bool {
-        let Some(flow) = self.find(id) else {
+        let Some(open) = self.states.flows.get(&id) else {
             return false;
         };
-        // SAFETY: no call of the header is running, and packets were checked when they were sent.
-        let set = unsafe { &mut (*flow).arrived };
-        let (word, bit) = (packet as usize / 64, 1u64 << (packet % 64));
-        // SAFETY: the set has a word for each 64 packets of the flow.
-        let words =
-            unsafe { std::slice::from_raw_parts_mut(set.words, set.packets as usize / 64 + 1) };
+        // SAFETY: no call is running. The set has a word for each 64 packets of the flow, and packets were checked when
+        // they were sent.
+        let (set, words) = unsafe {
+            let set = &mut (*open.flow()).arrived;
+            let words = std::slice::from_raw_parts_mut(set.words, set.packets as usize / 64 + 1);
+            (set, words)
+        };
+        let (word, bit) = (packet as usize / 64, 1 << (packet % 64));
         set.count += u32::from(words[word] & bit == 0);
         words[word] |= bit;
         while set.upto < set.packets && words[set.upto as usize / 64] >> (set.upto % 64) & 1 == 1 {
@@ -296,292 +348,45 @@ impl<S: BuildHasher + Default> Transport<S> {
     }
 
     /// Pass a packet to its host.
-    pub fn receive(&mut self, net: &mut impl Network, now: u64, id: u32, packet: &Packet) {
-        if let Some(flow) = self.find(id) {
-            // SAFETY: as of `start`.
-            self.call(2, now, net, |it, sim| unsafe {
-                (it.receive)(sim, flow, packet)
-            });
+    pub fn receive(&mut self, ask: Network<'_>, id: u32, packet: &Packet, now: u64) {
+        if let Some(open) = self.states.flows.get(&id) {
+            let packet = ptr::from_ref(packet).expose_provenance() as u64;
+            let flow = open.block.start();
+            // SAFETY: an open flow and a packet.
+            unsafe { self.call(2, now, ask, (flow, packet, 0)) };
         }
     }
 
     /// Process a wake-up.
-    pub fn wake(&mut self, net: &mut impl Network, now: u64, token: u64) {
-        let (number, timer) = (token as u32, (token >> 32) as u32 & 0xffff);
+    pub fn wake(&mut self, ask: Network<'_>, token: u64, now: u64) {
+        let (number, timer) = (token as u32, token >> 32 & 0xffff);
         if token & OF_HOST != 0 {
-            match self.running.header().functions().host_timer {
-                // SAFETY: as of `start`.
-                Some(call) => {
-                    _ = self.call(4, now, net, |_, sim| unsafe { call(sim, number, timer) })
-                }
-                None => self
-                    .running
-                    .fail(4, "set, but the header does not define the function"),
-            }
-        } else if let Some(flow) = self.find(number) {
-            match self.running.header().functions().timer {
-                // SAFETY: as of `start`.
-                Some(call) => {
-                    _ = self.call(3, now, net, |_, sim| unsafe { call(sim, flow, timer) })
-                }
-                None => self
-                    .running
-                    .fail(3, "set, but the header does not define the function"),
-            }
+            // SAFETY: a host and a timer.
+            unsafe { self.call(4, now, ask, (ptr::null_mut(), number.into(), timer)) };
+        } else if let Some(open) = self.states.flows.get(&number) {
+            let flow = open.block.start();
+            // SAFETY: an open flow and a timer.
+            unsafe { self.call(3, now, ask, (flow, timer, 0)) };
         }
     }
 
-    /// Return the next packet of a host, with the number of its flow.
-    pub fn pull<N: Network>(
-        &mut self,
-        net: &mut N,
-        now: u64,
-        host: u32,
-        check: impl FnOnce(&N, &Flow, &Packet) -> Result<(), String>,
-    ) -> Option<(u32, Packet)> {
-        let Some(pull) = self.running.header().functions().pull else {
-            self.running
-                .fail(5, "sim_kick, but the header does not define the function");
-            return None;
-        };
+    /// Return the next packet of a host, with its flow.
+    pub fn pull(&mut self, ask: Network<'_>, host: u32, now: u64) -> Option<(Flow, Packet)> {
         let mut packet = Packet::default();
-        // SAFETY: as of `start`.
-        let id = self.call(5, now, net, |_, sim| unsafe {
-            pull(sim, host, &raw mut packet)
-        })?;
-        if id == NO_FLOW {
+        let place = (&raw mut packet).cast();
+        // SAFETY: a packet and a host.
+        let id = unsafe { self.call(5, now, ask, (place, host.into(), 0)) }? as u32;
+        let open = self.states.flows.get(&id);
+        if id != NONE && open.is_none() {
+            self.refuse(&format!("returns flow {id}, which is not open"));
             return None;
         }
-        let checked = match self.find(id) {
-            None => Err(format!("returns flow {id}, which is not open")),
-            // SAFETY: an open flow.
-            Some(flow) => check(net, &unsafe { describe(flow) }, &packet),
-        };
-        match checked {
-            Ok(()) => Some((id, packet)),
-            Err(text) => {
-                self.running.fail(5, &text);
-                None
-            }
-        }
+        // SAFETY: no call is running.
+        open.map(|it| (unsafe { *it.flow() }, packet))
     }
-}
 
-/// Return a copy of a flow.
-///
-/// # Safety
-/// The flow is open.
-unsafe fn describe(flow: *const CFlow) -> Flow {
-    // SAFETY: of the caller.
-    let flow = unsafe { &*flow };
-    Flow {
-        id: flow.id,
-        source: flow.source,
-        destination: flow.destination,
-        packets: flow.packets,
-        bytes: flow.bytes,
-        start: flow.start,
-        user: flow.user,
+    /// End the use of the transport by an error of its pulled packet.
+    pub fn refuse(&mut self, text: &str) {
+        self.running.fail(5, text);
     }
-}
-
-/// Return the parts of a call from C.
-///
-/// # Safety
-/// `sim` is the `struct sim` of a call of a transport over these types, which has no other reference to these parts
-/// while it waits for this call.
-unsafe fn sides<'a, N, S>(sim: *mut Sim) -> (&'a mut Sim, &'a mut Context<'a, N, S>) {
-    // SAFETY: of the caller.
-    unsafe {
-        let sim = &mut *sim;
-        let context = &mut *sim.simulator.cast();
-        (sim, context)
-    }
-}
-
-/// Return a flow that C passes, if it is open.
-///
-/// # Safety
-/// C passes a pointer that it got from here, or null.
-unsafe fn open<N, S: BuildHasher>(
-    sim: &mut Sim,
-    context: &Context<'_, N, S>,
-    flow: *const CFlow,
-) -> Option<Flow> {
-    // SAFETY: of the caller; a closed flow stays in memory during the call that closed it.
-    let found = (!flow.is_null()).then(|| unsafe { describe(flow) });
-    match found {
-        Some(found) if !context.states.closed.contains(&found.id) => return Some(found),
-        Some(found) => sim.refuse(format!("uses flow {} after sim_close", found.id)),
-        None => sim.refuse("passes NULL instead of a flow"),
-    }
-    None
-}
-
-/// Return a host's number if it exists.
-fn checked_host<N, S>(sim: &mut Sim, context: &Context<'_, N, S>, host: u32) -> Option<u32> {
-    let known = host < context.states.count;
-    if !known {
-        sim.refuse(format!(
-            "names host {host}: there are {}",
-            context.states.count
-        ));
-    }
-    known.then_some(host)
-}
-
-/// Return the token of a wake-up.
-fn token(sim: &mut Sim, number: u32, at: u64, timer: u32) -> u64 {
-    if timer > 0xffff {
-        sim.refuse(format!("sets timer {timer}: write a number below 65536"));
-    }
-    if at > LATEST {
-        sim.refuse(format!(
-            "sets a timer at {at} ps: write at most 2^62, 53 days"
-        ));
-    }
-    u64::from(timer & 0xffff) << 32 | u64::from(number)
-}
-
-extern "C" fn send<N: Network, S: BuildHasher>(
-    sim: *mut Sim,
-    flow: *mut CFlow,
-    from: u32,
-    packet: *const Packet,
-) {
-    // SAFETY: as of `sides` and `open`; C passes a packet.
-    unsafe {
-        let (sim, context) = sides::<N, S>(sim);
-        let Some(flow) = open(sim, context, flow) else {
-            return;
-        };
-        if packet.is_null() {
-            return sim.refuse("passes NULL instead of a packet");
-        }
-        if let Err(text) = context.net.send(&flow, from, &*packet) {
-            sim.refuse(text);
-        }
-    }
-}
-
-extern "C" fn set_timer<N: Network, S: BuildHasher>(
-    sim: *mut Sim,
-    flow: *mut CFlow,
-    at: u64,
-    timer: u32,
-) {
-    // SAFETY: as of `sides` and `open`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    // SAFETY: the same.
-    if let Some(flow) = unsafe { open(sim, context, flow) } {
-        let token = token(sim, flow.id, at, timer);
-        context.net.wake(at.min(LATEST), token);
-    }
-}
-
-extern "C" fn set_host_timer<N: Network, S: BuildHasher>(
-    sim: *mut Sim,
-    host: u32,
-    at: u64,
-    timer: u32,
-) {
-    // SAFETY: as of `sides`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    if let Some(host) = checked_host(sim, context, host) {
-        let token = token(sim, host, at, timer);
-        context.net.wake(at.min(LATEST), OF_HOST | token);
-    }
-}
-
-extern "C" fn kick<N: Network, S: BuildHasher>(sim: *mut Sim, host: u32) {
-    // SAFETY: as of `sides`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    if let Some(host) = checked_host(sim, context, host) {
-        context.net.kick(host);
-    }
-}
-
-extern "C" fn backlog<N: Network, S: BuildHasher>(sim: *mut Sim, host: u32) -> u64 {
-    // SAFETY: as of `sides`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    checked_host(sim, context, host).map_or(0, |host| context.net.backlog(host))
-}
-
-extern "C" fn packet_time<N: Network, S: BuildHasher>(sim: *mut Sim, host: u32, bytes: u32) -> u64 {
-    // SAFETY: as of `sides`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    let bytes = bytes.min(u32::from(u16::MAX)) as u16;
-    checked_host(sim, context, host).map_or(0, |host| context.net.packet_time(host, bytes))
-}
-
-extern "C" fn close<N: Network, S: BuildHasher>(sim: *mut Sim, flow: *mut CFlow) {
-    // SAFETY: as of `sides` and `open`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    // SAFETY: the same.
-    let Some(found) = (unsafe { open(sim, context, flow) }) else {
-        return;
-    };
-    // SAFETY: the flow is open.
-    let arrived = unsafe { (*flow).arrived.count };
-    if arrived < found.packets {
-        let (id, packets) = (found.id, found.packets);
-        return sim.refuse(format!(
-            "closes flow {id} after {arrived} of {packets} packets have arrived"
-        ));
-    }
-    context.states.closed.push(found.id);
-    context.net.close(found.id);
-}
-
-extern "C" fn flow<N: Network, S: BuildHasher>(sim: *mut Sim, id: u32) -> *mut CFlow {
-    // SAFETY: as of `sides`.
-    let (_, context) = unsafe { sides::<N, S>(sim) };
-    let open = context.states.flows.get(&id);
-    let open = open.filter(|_| !context.states.closed.contains(&id));
-    open.map_or(std::ptr::null_mut(), |it| it.block.start().cast())
-}
-
-extern "C" fn host<N: Network, S: BuildHasher>(sim: *mut Sim, host: u32) -> *mut c_void {
-    // SAFETY: as of `sides`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    // A header that asks for a host that does not exist gets the first: C would crash before the error is shown.
-    let host = checked_host(sim, context, host).unwrap_or(0);
-    let states = &context.states;
-    // SAFETY: the memory has a state for each host.
-    unsafe {
-        states
-            .hosts
-            .start()
-            .byte_add(states.host_bytes * host as usize)
-    }
-}
-
-extern "C" fn memory<N: Network, S: BuildHasher>(
-    sim: *mut Sim,
-    flow: *mut CFlow,
-    bytes: u64,
-) -> *mut c_void {
-    // SAFETY: as of `sides` and `open`.
-    let (sim, context) = unsafe { sides::<N, S>(sim) };
-    // SAFETY: the same.
-    let Some(found) = (unsafe { open(sim, context, flow) }) else {
-        return std::ptr::null_mut();
-    };
-    let states = &mut context.states;
-    if bytes > MOST_MEMORY - states.memory {
-        sim.refuse(format!(
-            "needs more than {} GiB of sim_memory",
-            MOST_MEMORY >> 30
-        ));
-        return std::ptr::null_mut();
-    }
-    let Some(open) = states.flows.get_mut(&found.id) else {
-        return std::ptr::null_mut();
-    };
-    let memory = Memory::new(bytes as usize);
-    let start = memory.start();
-    open.more.push(memory);
-    open.bytes += bytes;
-    states.memory += bytes;
-    start
 }

@@ -37,8 +37,8 @@ struct candidate {
 	const u32 cqi;			/* 1 to 15 */
 };
 
-double scheduler_rank(struct sim *sim, struct cell *cell, const struct candidate *candidate);
-void scheduler_sent(struct sim *sim, struct cell *cell, u32 user, u64 bytes);
-void scheduler_arrived(struct sim *sim, struct cell *cell, u32 user, u32 flow, u32 bytes);
+SIM_OPTIONAL double scheduler_rank(struct sim *sim, struct cell *cell, const struct candidate *candidate);
+SIM_OPTIONAL void scheduler_sent(struct sim *sim, struct cell *cell, u32 user, u64 bytes);
+SIM_OPTIONAL void scheduler_arrived(struct sim *sim, struct cell *cell, u32 user, u32 flow, u32 bytes);
 
 #endif

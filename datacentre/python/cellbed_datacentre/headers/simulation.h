@@ -24,6 +24,8 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+#define SIM_OPTIONAL __attribute__((weak))
+
 #ifdef CONSTANTS
 #define CELLBED_MEMBER(name, value) __typeof__(_Generic((value), float: 0.0, double: 0.0, default: (u64)0)) name;
 struct constants {
@@ -33,19 +35,15 @@ struct constants {
 struct constants {};
 #endif
 
-struct calls;
-
 struct sim {
 	const u64 now;		/* time since the start, ps */
 	u64 random;		/* state of sim_random */
 	const struct constants *const constants;
-	void (*const fail)(struct sim *sim, const char *text);
-	const struct calls *const calls;
-	void *const simulator;
+	u64 (*const answer)(struct sim *sim, u32 question, const void *a, u64 b, u64 c);
 };
 
 /* End the simulation with an error, which names the header and the called function. */
-static inline void sim_fail(struct sim *sim, const char *text) { sim->fail(sim, text); }
+static inline void sim_fail(struct sim *sim, const char *text) { sim->answer(sim, 0, text, 0, 0); }
 
 /* A random number from 0 up to but excluding 1, which depends on the seed and the numbers drawn before. */
 static inline double sim_random(struct sim *sim)

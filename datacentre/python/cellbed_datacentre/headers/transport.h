@@ -78,71 +78,58 @@ struct packet {
 	u8 ecn;			/* 1: was marked */
 };
 
-void transport_start(struct sim *sim, struct flow *flow);
-void transport_receive(struct sim *sim, struct flow *flow, const struct packet *packet);
-void transport_timer(struct sim *sim, struct flow *flow, u32 timer);
-void transport_host_timer(struct sim *sim, u32 host, u32 timer);
+SIM_OPTIONAL void transport_start(struct sim *sim, struct flow *flow);
+SIM_OPTIONAL void transport_receive(struct sim *sim, struct flow *flow, const struct packet *packet);
+SIM_OPTIONAL void transport_timer(struct sim *sim, struct flow *flow, u32 timer);
+SIM_OPTIONAL void transport_host_timer(struct sim *sim, u32 host, u32 timer);
 /* Write the next packet of a host whose card is idle, and return the id of its flow; SIM_NO_FLOW: none until the next
  * sim_kick. */
-u32 transport_pull(struct sim *sim, u32 host, struct packet *packet);
-
-struct calls {
-	void (*send)(struct sim *, struct flow *, u32 from, const struct packet *);
-	void (*set_timer)(struct sim *, struct flow *, u64 at, u32 timer);
-	void (*set_host_timer)(struct sim *, u32 host, u64 at, u32 timer);
-	void (*kick)(struct sim *, u32 host);
-	u64 (*backlog)(struct sim *, u32 host);
-	u64 (*packet_time)(struct sim *, u32 host, u32 bytes);
-	void (*close)(struct sim *, struct flow *);
-	struct flow *(*flow)(struct sim *, u32 id);
-	struct host_state *(*host)(struct sim *, u32 host);
-	void *(*memory)(struct sim *, struct flow *, u64 bytes);
-};
+SIM_OPTIONAL u32 transport_pull(struct sim *sim, u32 host, struct packet *packet);
 
 /* Put a packet of a flow into the queue of the card of host `from`. */
 static inline void sim_send(struct sim *sim, struct flow *flow, u32 from, const struct packet *packet)
 {
-	sim->calls->send(sim, flow, from, packet);
+	sim->answer(sim, 1, flow, from, (u64)packet);
 }
 
 /* Call transport_timer at a time. Several may be set; none can be cancelled, and those of a closed flow are ignored.
  * `timer` is a number below 65536 that the transport chooses. */
 static inline void sim_set_timer(struct sim *sim, struct flow *flow, u64 at, u32 timer)
 {
-	sim->calls->set_timer(sim, flow, at, timer);
+	sim->answer(sim, 2, flow, at, timer);
 }
 
 /* The same for transport_host_timer. */
 static inline void sim_set_host_timer(struct sim *sim, u32 host, u64 at, u32 timer)
 {
-	sim->calls->set_host_timer(sim, host, at, timer);
+	sim->answer(sim, 3, &at, host, timer);
 }
 
 /* Call transport_pull now and whenever the host's card is idle, until it returns SIM_NO_FLOW. */
-static inline void sim_kick(struct sim *sim, u32 host) { sim->calls->kick(sim, host); }
+static inline void sim_kick(struct sim *sim, u32 host) { sim->answer(sim, 4, NULL, host, 0); }
 
 /* Bytes that wait at a host's card, without the packet in transmission. */
-static inline u64 sim_backlog(struct sim *sim, u32 host) { return sim->calls->backlog(sim, host); }
+static inline u64 sim_backlog(struct sim *sim, u32 host) { return sim->answer(sim, 5, NULL, host, 0); }
 
 /* Transmission time of `bytes` (at most 65535) at the rate of a host's card, ps. */
 static inline u64 sim_packet_time(struct sim *sim, u32 host, u32 bytes)
 {
-	return sim->calls->packet_time(sim, host, bytes);
+	return sim->answer(sim, 6, NULL, host, bytes);
 }
 
 /* Close a flow, all of whose packets have arrived. Its state is freed after the present call. */
-static inline void sim_close(struct sim *sim, struct flow *flow) { sim->calls->close(sim, flow); }
+static inline void sim_close(struct sim *sim, struct flow *flow) { sim->answer(sim, 7, flow, 0, 0); }
 
 /* An open flow by number; NULL: none. */
-static inline struct flow *sim_flow(struct sim *sim, u32 id) { return sim->calls->flow(sim, id); }
+static inline struct flow *sim_flow(struct sim *sim, u32 id) { return (struct flow *)sim->answer(sim, 8, NULL, id, 0); }
 
 /* State of a host. */
-static inline struct host_state *sim_host(struct sim *sim, u32 host) { return sim->calls->host(sim, host); }
+static inline struct host_state *sim_host(struct sim *sim, u32 host) { return (struct host_state *)sim->answer(sim, 9, NULL, host, 0); }
 
 /* Zeroed memory that is freed with the flow: at its start, for what has no bounded size. NULL: the simulation fails. */
 static inline void *sim_memory(struct sim *sim, struct flow *flow, u64 bytes)
 {
-	return sim->calls->memory(sim, flow, bytes);
+	return (void *)sim->answer(sim, 10, flow, bytes, 0);
 }
 
 /* Size of a data packet of a flow with its header. */

@@ -130,13 +130,16 @@ impl Buffer {
         self.policy.as_ref().and_then(foreign::Admission::failure)
     }
 
-    fn totals(&self) -> foreign::Buffer {
-        foreign::Buffer {
+    /// Return the policy of a C header, if any, with the buffer as it sees it.
+    fn policy(&mut self) -> Option<(&mut foreign::Admission, foreign::Buffer<'_>)> {
+        let buffer = foreign::Buffer {
+            queues: &mut self.queues,
             bytes: self.bytes,
-            length: self.length,
+            packets: self.length,
             capacity: self.capacity,
-            user_limit: self.user_limit,
-        }
+            user_packets: self.user_limit,
+        };
+        Some((self.policy.as_mut()?, buffer))
     }
 
     /// Return the number of packets of all users.
@@ -167,9 +170,8 @@ impl Buffer {
 
     /// Activates a user: its threshold is an equal part of the buffer among the active users.
     pub fn activate(&mut self, user: u32, active_users: u32) {
-        let totals = self.totals();
-        if let Some(policy) = &mut self.policy {
-            return policy.open(totals, &mut self.queues, user, active_users);
+        if let Some((policy, buffer)) = self.policy() {
+            return policy.open(buffer, user, active_users);
         }
         let part = self.capacity / active_users.max(1);
         self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
@@ -178,9 +180,8 @@ impl Buffer {
     /// Apply a virtual threshold reported by the distributed unit: a lower one at once, a higher one as far as the
     /// buffer has space.
     pub fn feedback(&mut self, user: u32, reported: u32) {
-        let totals = self.totals();
-        if let Some(policy) = &mut self.policy {
-            return policy.report(totals, &mut self.queues, user, reported);
+        if let Some((policy, buffer)) = self.policy() {
+            return policy.report(buffer, user, reported);
         }
         let space = self.capacity.saturating_sub(self.length);
         let queue = &mut self.queues[user as usize];
@@ -209,10 +210,9 @@ impl Buffer {
 
     /// Offer a packet of a user.
     pub fn offer(&mut self, user: u32, sdu: Sdu) -> Verdict {
-        let totals = self.totals();
-        if let Some(policy) = &mut self.policy {
-            let decision = policy.offer(totals, &mut self.queues, user, sdu.bytes.into());
-            return self.apply(decision, user, sdu);
+        if let Some((policy, buffer)) = self.policy() {
+            let (admitted, dropped_of) = policy.offer(buffer, user, sdu.bytes);
+            return self.apply(admitted, dropped_of, user, sdu);
         }
         let own = &self.queues[user as usize];
         let limit = match self.admission {
@@ -249,16 +249,23 @@ impl Buffer {
         }
     }
 
-    fn apply(&mut self, decision: foreign::Decision, user: u32, sdu: Sdu) -> Verdict {
-        let verdict = match decision {
-            foreign::Decision::Admit => Verdict::Admitted,
-            foreign::Decision::Refuse => return Verdict::Refused,
-            foreign::Decision::InPlaceOf(other) => match self.pop_last(other as usize) {
-                Some(dropped) => Verdict::InPlaceOf(other, dropped),
-                None => return Verdict::Refused,
-            },
+    /// Apply the decision of the policy. dropped_of: user whose last packet is dropped.
+    fn apply(&mut self, admitted: bool, dropped_of: Option<u32>, user: u32, sdu: Sdu) -> Verdict {
+        let dropped = dropped_of.map(|other| (other, self.pop_last(other as usize)));
+        let verdict = match dropped {
+            None if !admitted => Verdict::Refused,
+            None => Verdict::Admitted,
+            Some((other, Some(dropped))) => Verdict::InPlaceOf(other, dropped),
+            Some((other, None)) => {
+                if let Some(policy) = &mut self.policy {
+                    policy.refuse(&format!("drops a packet of user {other}, which has none"));
+                }
+                Verdict::Refused
+            }
         };
-        self.push(user, sdu);
+        if verdict != Verdict::Refused {
+            self.push(user, sdu);
+        }
         verdict
     }
 

@@ -183,12 +183,9 @@ impl Ran {
     /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
-        let scheduler = config.scheduler_header.clone();
-        let scheduler = scheduler.map(|it| foreign::Scheduler::new(it, config.users, seed));
-        let policy = config.admission_header.clone();
-        let policy = policy.map(|it| foreign::Admission::new(it, config.users, seed));
-        let by_flow = match &scheduler {
-            Some(scheduler) => scheduler.by_flow(),
+        let (scheduler, policy) = (&config.scheduler_header, &config.admission_header);
+        let by_flow = match scheduler {
+            Some(header) => header.option(),
             None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
         };
         let user = User {
@@ -212,8 +209,14 @@ impl Ran {
                 config.users,
                 by_flow,
             )
-            .with_policy(policy),
-            scheduler,
+            .with_policy(
+                policy
+                    .as_ref()
+                    .map(|it| foreign::Admission::new(it, config.users, seed)),
+            ),
+            scheduler: scheduler
+                .as_ref()
+                .map(|it| foreign::Scheduler::new(it, config.users, seed)),
             unit: DistributedUnit::new(config.users, harq),
             channels: Channels::new(&config.cqi, config.users, seed),
             users: vec![user; config.users as usize],
@@ -301,7 +304,7 @@ impl Ran {
         if verdict != Verdict::Refused {
             self.counts.admitted_bytes += u64::from(sdu.bytes);
             if let Some(scheduler) = &mut self.scheduler {
-                scheduler.arrived(now.0, user, sdu.flow.0, sdu.bytes.into());
+                scheduler.arrived(now.0, user, sdu.flow.0, sdu.bytes);
             }
             if self.next.is_none() {
                 // The next subframe that can still be filled in time.
@@ -388,7 +391,7 @@ impl Ran {
                             bytes: remaining,
                             bytes_per_tti: potential,
                             user: number,
-                            flow: flow.map_or(foreign::NO_FLOW, |it| it.0),
+                            flow: flow.map_or(foreign::NONE, |it| it.0),
                             cqi: cqi.get().into(),
                         };
                         scheduler.rank(tti * TTI.0, &candidate)

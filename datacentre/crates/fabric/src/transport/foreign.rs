@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasherDefault;
 
-use cellbed_foreign as foreign;
+use cellbed_foreign::{self as foreign, Ask};
 
 use super::{MobileUsers, Transport, packets, wire_size};
 use crate::units::{FlowId, HostId, Picos};
@@ -30,19 +30,15 @@ pub(super) fn discipline(header: &foreign::TransportHeader) -> Discipline {
 #[derive(Debug)]
 pub struct ForeignHosts {
     inner: foreign::Transport<BuildHasherDefault<Multiply>>,
-    users: MobileUsers,
+    pub(super) users: MobileUsers,
 }
 
 impl ForeignHosts {
     pub(super) fn new(header: &foreign::TransportHeader, net: &Fabric, seed: u64) -> Self {
         Self {
-            inner: foreign::Transport::new(header.clone(), net.topology().hosts(), seed),
+            inner: foreign::Transport::new(header, net.topology().hosts(), seed),
             users: mobile_users(header),
         }
-    }
-
-    pub(super) fn mobile_users(&self) -> MobileUsers {
-        self.users
     }
 
     /// Return the error of the header that ended its use.
@@ -51,15 +47,21 @@ impl ForeignHosts {
     }
 }
 
-/// Reject a packet that no host could send.
+/// Return the packet of a header, or an error if no host could send it.
 fn check(
     net: &Fabric,
     flow: &foreign::Flow,
     from: u32,
-    packet: &foreign::Packet,
-) -> Result<(), String> {
-    let (to, size, id) = (packet.to, packet.size, flow.id);
-    let hosts = net.topology().hosts();
+    sent: &foreign::Packet,
+) -> Result<Packet, String> {
+    let foreign::Packet {
+        to,
+        size,
+        sequence,
+        priority,
+        ..
+    } = *sent;
+    let (hosts, id) = (net.topology().hosts(), flow.id);
     if from.max(to) >= hosts || from == to {
         return Err(format!(
             "sends from host {from} to host {to}: hosts are 0 to {}",
@@ -71,104 +73,68 @@ fn check(
             "sends a packet of {size} bytes: write {HEADER} to {FULL_PACKET}"
         ));
     }
-    if size > HEADER && packet.sequence >= flow.packets {
-        let (sequence, packets) = (packet.sequence, flow.packets);
+    if size > HEADER && sequence >= flow.packets {
         return Err(format!(
-            "sends data packet {sequence} of flow {id}, which has {packets} packets"
+            "sends data packet {sequence} of flow {id}, which has {} packets",
+            flow.packets
         ));
     }
-    let most = if size > HEADER {
-        wire_size(flow.bytes, packet.sequence)
-    } else {
-        HEADER
-    };
-    if size != most {
-        let sequence = packet.sequence;
+    if size > HEADER && size != wire_size(flow.bytes, sequence) {
+        let right = wire_size(flow.bytes, sequence);
         return Err(format!(
-            "sends data packet {sequence} of flow {id} with {size} bytes: it has {most}"
+            "sends data packet {sequence} of flow {id} with {size} bytes: it has {right}"
         ));
     }
-    if usize::from(packet.priority) >= PRIORITIES {
+    if usize::from(priority) >= PRIORITIES {
         return Err(format!(
-            "sends a packet of priority {}: write 0 to {}",
-            packet.priority,
+            "sends a packet of priority {priority}: write 0 to {}",
             PRIORITIES - 1
         ));
     }
-    Ok(())
+    Ok(Packet {
+        priority,
+        sequence,
+        rank: sent.rank,
+        value: sent.value,
+        ecn_capable: sent.ecn_capable != 0,
+        ..Packet::new(FlowId(id), HostId(to), Kind(sent.kind), size)
+    })
 }
 
-fn packet(flow: u32, packet: &foreign::Packet) -> Packet {
-    Packet {
-        flow: FlowId(flow),
-        to: HostId(packet.to),
-        kind: Kind(packet.kind),
-        priority: packet.priority,
-        size: packet.size,
-        sequence: packet.sequence,
-        rank: packet.rank,
-        value: packet.value,
-        ecn_capable: packet.ecn_capable != 0,
-        ecn: false,
-    }
-}
-
-impl foreign::Network for Fabric {
-    fn send(
-        &mut self,
-        flow: &foreign::Flow,
-        from: u32,
-        sent: &foreign::Packet,
-    ) -> Result<(), String> {
-        check(self, flow, from, sent)?;
-        Fabric::send(self, HostId(from), packet(flow.id, sent));
-        Ok(())
-    }
-
-    fn wake(&mut self, at: u64, token: u64) {
-        Fabric::wake(self, Picos(at), token);
-    }
-
-    fn kick(&mut self, host: u32) {
-        Fabric::kick(self, HostId(host));
-    }
-
-    fn backlog(&mut self, host: u32) -> u64 {
-        self.card_backlog(HostId(host))
-    }
-
-    fn packet_time(&self, host: u32, bytes: u16) -> u64 {
-        self.card_rate(HostId(host)).time(bytes).0
-    }
-
-    fn close(&mut self, flow: u32) {
-        Fabric::close(self, FlowId(flow));
+/// Return the network's side of a call.
+fn network(net: &mut Fabric) -> impl FnMut(Ask<'_>) -> Result<u64, String> {
+    |ask| {
+        match ask {
+            Ask::Send(flow, from, packet) => {
+                net.send(HostId(from), check(net, flow, from, packet)?)
+            }
+            Ask::Wake(at, token) => net.wake(Picos(at), token),
+            Ask::Kick(host) => net.kick(HostId(host)),
+            Ask::Backlog(host) => return Ok(net.card_backlog(HostId(host))),
+            Ask::PacketTime(host, bytes) => return Ok(net.card_rate(HostId(host)).time(bytes).0),
+            Ask::Close(flow) => net.close(FlowId(flow)),
+        }
+        Ok(0)
     }
 }
 
 impl Transport for ForeignHosts {
     fn start(&mut self, net: &mut Fabric, id: FlowId) {
         let flow = *net.flow(id);
-        let described = foreign::Flow {
-            id: id.0,
-            source: flow.source.0,
-            destination: flow.destination.0,
-            packets: packets(flow.bytes),
-            bytes: flow.bytes,
-            start: flow.start.0,
-            user: flow.user.unwrap_or(foreign::NO_USER),
-        };
+        let hosts = (flow.source.0, flow.destination.0);
+        let mut described = foreign::Flow::new(id.0, hosts, packets(flow.bytes), flow.bytes);
+        described.user = flow.user.unwrap_or(foreign::NONE);
         let now = net.now().0;
-        self.inner.start(net, now, &described);
+        self.inner.start(&mut network(net), described, now);
     }
 
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
-        let id = packet.flow;
+        let (id, now) = (packet.flow, net.now().0);
         if !net.is_live(id) {
             return;
         }
-        let to_destination = packet.size > HEADER && packet.to == net.flow(id).destination;
-        if to_destination && self.inner.note(id.0, packet.sequence) {
+        let arrives = packet.size > HEADER && packet.to == net.flow(id).destination;
+        if arrives && self.inner.note(id.0, packet.sequence) {
             net.finish(id);
         }
         let received = foreign::Packet {
@@ -182,21 +148,18 @@ impl Transport for ForeignHosts {
             ecn_capable: packet.ecn_capable.into(),
             ecn: packet.ecn.into(),
         };
-        let now = net.now().0;
-        self.inner.receive(net, now, id.0, &received);
+        self.inner.receive(&mut network(net), id.0, &received, now);
     }
 
     fn wake(&mut self, net: &mut Fabric, token: u64) {
         let now = net.now().0;
-        self.inner.wake(net, now, token);
+        self.inner.wake(&mut network(net), token, now);
     }
 
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let now = net.now().0;
-        let checked = |net: &Fabric, flow: &foreign::Flow, sent: &foreign::Packet| {
-            check(net, flow, host.0, sent)
-        };
-        let (id, pulled) = self.inner.pull(net, now, host.0, checked)?;
-        Some(packet(id, &pulled))
+        let (flow, packet) = self.inner.pull(&mut network(net), host.0, now)?;
+        let checked = check(net, &flow, host.0, &packet);
+        checked.map_err(|text| self.inner.refuse(&text)).ok()
     }
 }

@@ -163,7 +163,7 @@ macro_rules! transports {
             fn mobile_users(&self) -> MobileUsers {
                 match self {
                     $(Self::$name(_) => <$constants>::MOBILE,)*
-                    Self::Foreign(hosts) => hosts.mobile_users(),
+                    Self::Foreign(hosts) => hosts.users,
                     Self::Mobile(_) => MobileUsers::Own,
                 }
             }
