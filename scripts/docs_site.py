@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
 PAGES, FIGURES = BUILD / "docs", BUILD / "figures"
 SOURCES = ("*.md", "docs/**/*", "datacentre/*.md", "datacentre/docs/**/*", "datacentre/examples/*", "papers/*.md")
-SOURCES += ("papers/docs/**/*",)
+SOURCES += ("papers/docs/**/*", "datacentre/python/cellbed_datacentre/headers/*.h")
 COMMANDS = Path("docs/reference/commands")
 GALLERY = Path("docs/gallery.md")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -103,7 +103,8 @@ class Readings(Table):
 
 
 if TYPE_CHECKING:
-    Scheduler = Admission = Any
+    Scheduler: TypeAlias = Any
+    Admission: TypeAlias = Any
 else:
     Scheduler = header_or(
         ProportionalFair, plain=Literal["proportional-fair", "shortest-remaining", "round-robin", "max-rate"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -415,7 +415,7 @@ AnyTopology = LeafSpine | Graph
 
 
 if TYPE_CHECKING:
-    _Transport = Any
+    _Transport: TypeAlias = Any
 else:
     _Transport = header_or(*get_args(AnyTransport))
 

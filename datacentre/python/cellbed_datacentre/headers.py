@@ -53,16 +53,14 @@ class HeaderTable(Table):
 def header_or(*tables: type[Table], plain: Any = None) -> Any:
     """Return the type of a value that is a table of a kind, a header (its path, or a table), or has a `plain` form."""
     forms = [Annotated[table, Tag(get_args(table.model_fields["kind"].annotation)[0])] for table in tables]
-    forms += [Annotated[HeaderTable, Tag(_FORM)], Annotated[HeaderPath, Tag("header")]]
-    forms += [] if plain is None else [Annotated[plain, Tag(_PLAIN)]]
+    forms += [Annotated[HeaderTable | HeaderPath, Tag(_FORM)], Annotated[plain or HeaderPath, Tag(_PLAIN)]]
 
     def form(value: Any) -> str | None:
-        if isinstance(value, Mapping | Table):
-            kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)
-            is_header = isinstance(kind, str) and kind.endswith(_SUFFIX)
-            return _FORM if is_header else kind if isinstance(kind, str) else None
-        is_header = plain is None or (isinstance(value, str) and value.endswith(_SUFFIX))
-        return "header" if is_header else _PLAIN
+        of_table = isinstance(value, Mapping | Table)
+        kind = value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", value)
+        if isinstance(kind, str) and kind.endswith(_SUFFIX):
+            return _FORM
+        return _PLAIN if not of_table else kind if isinstance(kind, str) else None
 
     return Annotated[reduce(or_, forms), Discriminator(form)]
 

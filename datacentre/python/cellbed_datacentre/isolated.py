@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.extension.files import temporary_folder
 from cellbed_datacentre import _core
 
 _PATIENCE_S = 20
@@ -30,6 +29,8 @@ def simulate(description: str, headers: Mapping[str, str], progress: Callable[[i
     headers: names of the headers by the kinds that begin the names of their functions. Raises ValueError for all errors
     of the description and of the headers.
     """
+    from cellbed.extension.files import temporary_folder  # slow to import, which the other process does not need
+
     with temporary_folder() as folder:
         running = folder / "running"
         running.write_bytes(bytes(4))

@@ -91,7 +91,7 @@ class Law:
     def compiled(self, target: Target) -> Path:
         """Return the law's object for the kernel (BPF) or its shared object for this machine.
 
-        That of a shipped law is in the package; else it is in the user's cache, and is compiled if its header or an
+        The package has the objects of shipped laws; others are in the user's cache, compiled if their header or an
         included header has changed. Errors: :class:`LawError`.
         """
         # In Linux 6.10, <linux/tcp.h> gave cong_control two additional arguments before the last one.

@@ -174,7 +174,7 @@ impl<S: BuildHasher> States<S> {
     /// Answer a question of C.
     ///
     /// # Safety
-    /// The values are those of `transport.h`.
+    /// The values are a question of `transport.h`.
     unsafe fn answer(
         &mut self,
         ask: Network<'_>,
@@ -281,7 +281,7 @@ impl<S: BuildHasher + Default> Transport<S> {
     /// Call a function.
     ///
     /// # Safety
-    /// The values are those of `object.c`.
+    /// The values fit the function in `object.c`.
     unsafe fn call(
         &mut self,
         function: u32,
