@@ -27,8 +27,7 @@ from cellbed.extension.files import (
     quantity,
 )
 from cellbed_datacentre import headers
-from cellbed_datacentre.headers import PS, header_of, header_or
-from cellbed_datacentre.simulation import CELL_HEADERS
+from cellbed_datacentre.headers import CELL_HEADERS, PS, header_of, header_or
 from cellbed_datacentre.transports import to_simulator
 
 Cqi = Annotated[int, Field(ge=1, le=15)]

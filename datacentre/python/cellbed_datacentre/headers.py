@@ -28,6 +28,8 @@ from cellbed.extension.files import (
 from cellbed.extension.headers import HeaderError, compile_header
 
 FOLDER = Path(__file__).parent / "headers"
+CELL_HEADERS = ("scheduler", "admission")
+"""Keys of ``[radio]`` that may name a C header."""
 PS = 1000
 """Picoseconds per nanosecond."""
 _SUFFIX = ".h"

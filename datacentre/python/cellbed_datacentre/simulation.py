@@ -23,8 +23,6 @@ CLASSES = ((10 << 10, "≤ 10 KiB"), (100 << 10, "10–100 KiB"), (1 << 20, "0.1
 """Classes of flows by size: maximum bytes and name of each."""
 ALL = "all"
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
-CELL_HEADERS = ("scheduler", "admission")
-"""Keys of ``[radio]`` that may name a C header."""
 _FIGURES = ("fct_s", "slowdown")
 
 Progress = Callable[[int], None]
@@ -133,9 +131,9 @@ def run_content(
 
 def _headers(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of the user's headers by the kind of their functions."""
-    radio = content.get("radio") or {}
-    places = {"transport": content.get("transport"), **{kind: radio.get(f"{kind}_header") for kind in CELL_HEADERS}}
-    return {kind: place["name"] for kind, place in places.items() if place and "file" in place}
+    tables = {"transport": content.get("transport"), **content.get("radio", {})}
+    headers = {key: table for key, table in tables.items() if isinstance(table, Mapping) and "file" in table}
+    return {key.removesuffix("_header"): table["name"] for key, table in headers.items()}
 
 
 def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:

@@ -89,7 +89,7 @@ impl Flow {
     }
 }
 
-/// What a header wants of the network, which returns a number (0 if there is none), or an error without a subject.
+/// A question of a header to the network, whose answer is a number (0 if there is none) or an error without a subject.
 #[derive(Debug)]
 pub enum Ask<'a> {
     /// Send a packet of a flow from a host.

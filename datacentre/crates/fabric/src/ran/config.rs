@@ -33,8 +33,8 @@ pub struct RanConfig {
     pub scheduler_header: Option<SchedulerHeader>,
     /// Admission policy of a C header, instead of `admission`.
     pub admission_header: Option<AdmissionHeader>,
-    /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD, LQD and headers, else the sum of the users'
-    /// limits.
+    /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD, LQD and a header, else the sum
+    /// of the users' limits.
     pub buffer_bytes: Option<u64>,
     /// Maximum packets of a user at the central unit, and in the window of the link layer (RLC) of the user's device:
     /// 1024 of 1500 bytes for category 3.
