@@ -203,6 +203,9 @@ def test_a_wrong_header_ends_with_an_error_that_names_it(name: str, tmp_path: Pa
         ({"kind": "./window.h", "window": -1}, "transport.window: -1 is not a whole number"),
         ({"kind": "./window.h", "window": True}, "transport.window: 'True' is not a number"),
         ({"kind": "./window.h", "window": [1]}, "transport.window: .* is not a number"),
+        ({"kind": "./window.h", "window": 2**80}, "transport.window: .* is not a number"),
+        ({"kind": "./window.h", "timeout": "9999999 s"}, "transport.timeout: .* is too long"),
+        ({"kind": "./own/transport.h"}, "transport: .*the interface has a file 'transport.h': rename"),
         ({"kind": "./window.h", "timeout": 5}, "transport.timeout: 5 is not a duration"),
         ({"kind": "./window.h", "timeout": "5 kB"}, "transport.timeout: "),
         ("./window.c", "transport: './window.c' cannot be used here: write transport = "),
@@ -213,6 +216,8 @@ def test_a_wrong_header_ends_with_an_error_that_names_it(name: str, tmp_path: Pa
 def test_what_a_file_writes_of_a_header_is_checked(table: Any, expected: str, tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "window.h", tmp_path)
     (tmp_path / "folder.h").mkdir()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/transport.h").write_text("")
     with pytest.raises(CellbedError, match=expected):
         simulate(files(2, 0.5) | {"transport": table}, folder=tmp_path)
 

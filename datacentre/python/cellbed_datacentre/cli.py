@@ -51,6 +51,7 @@ def simulate(
       cellbed simulate datacentre/examples/leaf-spine.toml
       cellbed simulate datacentre/examples/leaf-spine.toml --seeds 20 --jobs 2
       cellbed simulate datacentre/examples/radio-cell.toml --seed 7 --json | jq '.by_size[0]'
+      cellbed simulate datacentre/examples/own.toml        # your own transport, scheduler and admission in C
       cellbed simulate datacentre/examples/leaf-spine.toml --dry-run
     """
     from cellbed_datacentre.file import read_simulation

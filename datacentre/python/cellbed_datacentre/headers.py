@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
@@ -16,6 +17,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from cellbed.extension.files import (
     DURATION,
+    CellbedError,
     Problem,
     Table,
     TablesError,
@@ -79,10 +81,11 @@ def files(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
     while waiting:
         name, near = waiting.pop()
         path = find_file(name, near)
-        if path is not None and path not in seen and not (FOLDER / name).exists():
+        if path is not None and path not in seen:
             seen.add(path)
             yield (name if near == folder else str(path)), path
-            waiting += [(each, path.parent) for each in _INCLUDE.findall(_text(path))]
+            with contextlib.suppress(UnitError):
+                waiting += [(each, path.parent) for each in _INCLUDE.findall(_text(path))]
 
 
 def describe(value: str | HeaderTable, folder: Path, place: tuple[str, ...]) -> dict[str, Any]:
@@ -95,6 +98,8 @@ def describe(value: str | HeaderTable, folder: Path, place: tuple[str, ...]) -> 
     try:
         if path is None:
             raise UnitError(f"{obstacle(text, folder, 'header')}: write a path relative to the simulation file")
+        if (FOLDER / path.name).exists() and path.parent != FOLDER:
+            raise UnitError(f"{path}: the interface has a file '{path.name}': rename the header")
         constants = _constants(path)
         compiled = compile_header(FOLDER / "object.c", path, "a structure of the state")
     except (UnitError, HeaderError) as error:
@@ -122,8 +127,8 @@ class _Nanoseconds(int):
 def _text(path: Path) -> str:
     try:
         return inputs.text(path, _MOST_BYTES)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnitError(f"{path}: cannot be read: {getattr(error, 'strerror', 'it is not UTF-8')}") from None
+    except (OSError, CellbedError) as error:
+        raise UnitError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
 def _constants(path: Path) -> dict[str, Any]:
@@ -154,8 +159,11 @@ def _value(default: Any, written: Any) -> Any:
     if isinstance(default, _Nanoseconds):
         if not isinstance(written, str):
             raise UnitError(f"{str(written)[:40]} is not a duration: write a text such as '{DURATION.format(default)}'")
-        return _Nanoseconds(min(DURATION.parse(written), 2**53))
-    if isinstance(written, bool) or not isinstance(written, int | float):
+        duration = DURATION.parse(written)
+        if duration >= 2**53:
+            raise UnitError(f"'{written[:40]}' is too long: write at most 100 days")
+        return _Nanoseconds(duration)
+    if isinstance(written, bool) or not isinstance(written, int | float) or not abs(written) < 2**63:
         raise UnitError(f"{str(written)[:40]!r} is not a number: write one such as {default}")
     if isinstance(default, float):
         return float(written)

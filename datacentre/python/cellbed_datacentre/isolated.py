@@ -29,7 +29,10 @@ def simulate(description: str, headers: Mapping[str, str], progress: Callable[[i
     headers: names of the headers by the kinds that begin the names of their functions. Raises ValueError for all errors
     of the description and of the headers.
     """
-    from cellbed.extension.files import temporary_folder  # slow to import, which the other process does not need
+    from cellbed.extension.files import (
+        inputs,
+        temporary_folder,
+    )  # slow to import, which the other process does not need
 
     with temporary_folder() as folder:
         running = folder / "running"
@@ -44,13 +47,16 @@ def simulate(description: str, headers: Mapping[str, str], progress: Callable[[i
                 process.stdin.write(description.encode())
             for line in process.stdout:
                 if line == b"end\n":
-                    found = pickle.load(process.stdout)
+                    try:
+                        found = pickle.load(process.stdout)
+                    except (EOFError, pickle.UnpicklingError):
+                        break
                     if isinstance(found, str):
                         raise ValueError(found)
                     return dict(found)
                 if progress is not None:
                     progress(int(line))
-            name = _core.called(int.from_bytes(running.read_bytes()[:4], sys.byteorder))
+            name = _core.called(int.from_bytes(inputs.content(running)[:4], sys.byteorder))
             raise ValueError(_explain(process.wait(), name, headers))
         finally:
             process.kill()
@@ -87,6 +93,7 @@ def _run(running: Path) -> None:
         found: Any = _core.simulate(sys.stdin.buffer.read().decode(), note)
     except ValueError as error:
         found = str(error)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     output.write(b"end\n")
     pickle.dump(found, output)
     output.flush()

@@ -57,8 +57,8 @@ fn called(number: u32) -> &'static str {
         .unwrap_or_default()
 }
 
-/// Number of events between two readings of the clock. An event of a radio cell can take ten microseconds.
-const EVENTS: u64 = 1 << 12;
+/// Number of events between two readings of the clock. An event of a radio cell with many users takes milliseconds.
+const EVENTS: u64 = 1 << 8;
 /// Interval between two calls of Python.
 const INTERVAL: Duration = Duration::from_millis(50);
 

@@ -207,7 +207,7 @@ impl AnyTransport {
                 "the transport repeats packets after microseconds, long before a device can answer: use another"
             }
             (_, MobileUsers::CentralUnit) if drops => {
-                "the admission drops packets that a transport ending at the central unit will not send again"
+                "LQD and ADMISSION_REPLACES drop packets that a transport ending at the central unit will not send again"
             }
             (inner, _) => {
                 let mobile = Mobile::new(inner, users == MobileUsers::EndToEnd, config, seed);
