@@ -9,6 +9,7 @@
 
 mod flow;
 mod packet;
+mod passage;
 mod port;
 mod sampling;
 mod simulation;
@@ -27,6 +28,7 @@ use crate::random::{Purpose, mix, stream};
 use crate::units::{FlowId, HostId, Picos, Rate};
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
+use passage::Passage;
 use port::{NEVER, Port};
 use topology::forwarded_bytes;
 
@@ -45,6 +47,8 @@ enum Event {
     Wake { token: u64 },
     /// The next flow starts.
     Start,
+    /// A packet leaves a stop on the way to a user.
+    Pass { number: u32 },
     /// A sample of the queues is due.
     Sample,
     /// The run ends.
@@ -108,6 +112,7 @@ pub struct Fabric {
     arena: Arena,
     wheel: Wheel<Event>,
     flows: FlowMap<Live>,
+    passages: Vec<Passage>,
     counters: Counters,
     /// Work that callbacks leave to the loop: hosts whose transport is asked for a packet, dropped packets, records.
     kicked: Vec<HostId>,
@@ -135,6 +140,7 @@ impl Fabric {
             arena: Arena::default(),
             wheel: Wheel::new(SLOT),
             flows: FlowMap::default(),
+            passages: Vec::new(),
             counters: Counters::default(),
             kicked: Vec::new(),
             dropped: Vec::new(),
@@ -187,7 +193,15 @@ impl Fabric {
 
     /// Put a packet of at least [`HEADER`] bytes into the queue of a host's card.
     #[inline]
-    pub fn send(&mut self, from: HostId, packet: Packet) {
+    pub fn send(&mut self, from: HostId, mut packet: Packet) {
+        if !self.passages.is_empty() {
+            self.begin_passage(&mut packet);
+        }
+        self.transmit(from, packet);
+    }
+
+    #[inline]
+    fn transmit(&mut self, from: HostId, packet: Packet) {
         assert!(packet.size >= HEADER, "a packet without a header");
         debug_assert!(
             from != packet.to && packet.to.0 < self.topology.hosts(),

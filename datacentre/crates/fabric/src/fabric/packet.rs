@@ -32,6 +32,8 @@ pub struct Packet {
     pub ecn_capable: bool,
     /// True if a port has marked the packet: congestion experienced.
     pub ecn: bool,
+    /// Stop on the way to a user, or back, that the packet is addressed to; 0 for its end. The fabric sets it.
+    pub via: u8,
 }
 
 impl Packet {
@@ -48,6 +50,7 @@ impl Packet {
             value: 0,
             ecn_capable: false,
             ecn: false,
+            via: 0,
         }
     }
 }

@@ -124,12 +124,17 @@ impl<T: Transport> Simulation<T> {
                 Some((Node::Host(host), place)) => {
                     let packet = net.arena.remove(place);
                     net.counters.delivered += u64::from(packet.size);
-                    transport.receive(net, host, packet);
+                    if packet.via == 0 {
+                        transport.receive(net, host, packet);
+                    } else {
+                        net.hold_at_stop(host, packet);
+                    }
                 }
                 None => {}
             },
             Event::Card { host } => self.pull(host),
             Event::Wake { token } => transport.wake(net, token),
+            Event::Pass { number } => net.pass(number),
             Event::Sample => self.sample(),
             Event::End => net.wheel = Wheel::new(SLOT),
             Event::Start => {

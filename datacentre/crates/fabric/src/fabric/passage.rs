@@ -1,0 +1,125 @@
+//! Hosts of the mobile core (§3.4 of the paper on pDCell) that all packets between a source and a user pass in order,
+//! to the user and back. Each host delays a packet and sends it again.
+
+use std::collections::VecDeque;
+
+use super::{Event, Fabric, Flow, Packet};
+use crate::FULL_PACKET;
+use crate::units::{FlowId, HostId, Picos};
+
+/// Bit of [`Packet::via`] for packets from users; the others count the next stop from 1.
+const BACK: u8 = 1 << 7;
+
+/// Stops on the way to the users of a host.
+#[derive(Debug)]
+pub(super) struct Passage {
+    /// The central unit.
+    unit: HostId,
+    stops: Vec<HostId>,
+    /// Delay at each stop.
+    delay: Picos,
+    /// Packets at the stops, in order of their departures.
+    waiting: VecDeque<(HostId, Packet)>,
+}
+
+impl Passage {
+    /// Address a packet to its next stop, or to its end. A source among the stops is left out.
+    fn advance(&self, flow: &Flow, packet: &mut Packet, back: bool) {
+        let done = usize::from(packet.via & !BACK);
+        let stops = 1..=self.stops.len();
+        let open = |number: &usize| self.stops[number - 1] != flow.source;
+        let next = if back {
+            let left = stops.rev().filter(|it| done == 0 || *it < done);
+            { left }.find(open)
+        } else {
+            stops.skip(done).find(open)
+        };
+        (packet.to, packet.via) = match next {
+            Some(number) => {
+                let bit = if back { BACK } else { 0 };
+                (self.stops[number - 1], bit | number as u8)
+            }
+            None if back => (flow.source, 0),
+            None => (flow.destination, 0),
+        };
+    }
+}
+
+impl Fabric {
+    /// Let packets of flows to users of `unit`, and back, pass other hosts, at most 127.
+    pub fn add_passage(&mut self, unit: HostId, stops: Vec<HostId>, delay: Picos) {
+        self.passages.push(Passage {
+            unit,
+            stops,
+            delay,
+            waiting: VecDeque::new(),
+        });
+    }
+
+    /// Return how much longer a packet to a user and the answer take because of the stops on their way.
+    pub fn detour(&self, id: FlowId) -> Picos {
+        let flow = self.flow(id);
+        let mut passages = self.passages.iter();
+        let Some(passage) = passages.find(|it| it.unit == flow.destination && flow.user.is_some())
+        else {
+            return Picos::ZERO;
+        };
+        let latency = |from, to| {
+            let latency = self.topology.latency(from, to, FULL_PACKET, self.switching);
+            latency.0
+        };
+        let ends = [flow.source, flow.destination];
+        let stops = passage.stops.iter().filter(|it| **it != flow.source);
+        let (mut at, mut time) = (flow.source, 0);
+        for &stop in stops.chain(&ends[1..]) {
+            time += latency(at, stop) + passage.delay.0;
+            at = stop;
+        }
+        Picos(2 * (time - passage.delay.0)).since(Picos(2 * latency(ends[0], ends[1])))
+    }
+
+    /// Address a packet of a flow to a user to the first stop on its way.
+    #[cold]
+    pub(super) fn begin_passage(&self, packet: &mut Packet) {
+        if let Some(live) = self.flows.get(&packet.flow)
+            && live.flow.user.is_some()
+            && let Some(passage) = self
+                .passages
+                .iter()
+                .find(|it| it.unit == live.flow.destination)
+        {
+            passage.advance(&live.flow, packet, packet.to == live.flow.source);
+        }
+    }
+
+    /// Hold a packet at a stop.
+    pub(super) fn hold_at_stop(&mut self, at: HostId, packet: Packet) {
+        let Some(live) = self.flows.get(&packet.flow) else {
+            return; // the flow is over
+        };
+        let unit = live.flow.destination;
+        if let Some(number) = self.passages.iter().position(|it| it.unit == unit) {
+            let passage = &mut self.passages[number];
+            passage.waiting.push_back((at, packet));
+            let due = self.now + passage.delay;
+            self.wheel.push(
+                due.0,
+                Event::Pass {
+                    number: number as u32,
+                },
+            );
+        }
+    }
+
+    /// Send the next packet from a stop.
+    pub(super) fn pass(&mut self, number: u32) {
+        let passage = &mut self.passages[number as usize];
+        if let Some((at, mut packet)) = passage.waiting.pop_front()
+            && let Some(live) = self.flows.get(&packet.flow)
+        {
+            let back = packet.via & BACK != 0;
+            passage.advance(&live.flow, &mut packet, back);
+            self.transmit(at, packet);
+        }
+    }
+}
