@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cellbed_fabric::description::Description;
+use cellbed_fabric::ran::RanConfig;
 use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::units::{FlowId, HostId, Picos};
 use cellbed_fabric::{Flow, Node, PortCounters, Sample, Simulation};
@@ -18,7 +19,7 @@ use pyo3::types::PyDict;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use super::{called, congestion_controls, simulate, transports, watch};
+    use super::{called, check_radio, congestion_controls, simulate, transports, watch};
 }
 
 /// Return the names of the laws of the transport `tcp`.
@@ -26,6 +27,16 @@ mod _core {
 fn congestion_controls() -> Vec<String> {
     let laws = Control::ALL.iter().copied().filter(|law| !law.uses_ecn());
     laws.map(Control::name).collect()
+}
+
+/// Refuse a radio access network, JSON of [`RanConfig`], by ValueError.
+#[pyfunction]
+fn check_radio(description: &str) -> PyResult<()> {
+    let refused = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+    let value: serde_json::Value =
+        serde_json::from_str(description).map_err(|error| refused(&error))?;
+    let radio: RanConfig = serde_json::from_value(value).map_err(|error| refused(&error))?;
+    radio.check().map_err(|error| refused(&error))
 }
 
 /// Return all transports as a list in JSON: `table` with the defaults of all keys, `text`, `keys` with texts and

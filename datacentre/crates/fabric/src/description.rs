@@ -1,7 +1,10 @@
 //! A run as data, which `cellbed simulate` writes as JSON. Keys end in the unit.
 
+use serde::Deserialize;
+
 use crate::error::DescriptionError;
 use crate::ran::{LoadOf, RanConfig};
+use crate::random::nth_seed;
 use crate::transport::{AnyTransport, TransportConfig};
 use crate::units::{HostId, Picos};
 use crate::{
@@ -21,15 +24,29 @@ pub struct Description {
     pub transport: TransportConfig,
     /// Flows of the hosts.
     pub traffic: TrafficDescription,
-    /// Mobile users behind one of the hosts. Random traffic includes flows to these users.
-    #[serde(default)]
-    pub radio: Option<RanConfig>,
+    /// Radio access networks, each behind one of the hosts; one may be written without a list. Random traffic includes
+    /// flows to their users, by `share` and `load_of` of the first.
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub radio: Vec<RanConfig>,
     /// Latest end of the run. Flows that are open then have no record.
     #[serde(default)]
     pub until_ps: Option<Picos>,
     /// Samples of the queues.
     #[serde(default)]
     pub sampling: Option<Sampling>,
+}
+
+fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<RanConfig>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    let list = match value {
+        serde_json::Value::Array(list) => list,
+        serde_json::Value::Null => Vec::new(),
+        one => vec![one],
+    };
+    let radio = list.into_iter().map(RanConfig::deserialize);
+    radio
+        .collect::<Result<_, _>>()
+        .map_err(serde::de::Error::custom)
 }
 
 /// Nodes, links and ports.
@@ -164,9 +181,9 @@ impl Description {
     pub fn simulation(&self) -> Result<Simulation<AnyTransport>, DescriptionError> {
         self.run(|net| {
             let transport = self.transport.transport(net, self.seed);
-            match &self.radio {
-                None => Ok(transport),
-                Some(radio) => transport.with_ran(radio.clone(), self.seed),
+            match &self.radio[..] {
+                [] => Ok(transport),
+                radio => transport.with_rans(radio.to_vec(), self.seed),
             }
         })
     }
@@ -178,7 +195,7 @@ impl Description {
     ) -> Result<Simulation<T>, DescriptionError> {
         let shape = &self.topology;
         let topology = shape.shape.build();
-        if let Some(radio) = &self.radio {
+        for radio in &self.radio {
             radio.check().map_err(|it| it.within("radio"))?;
         }
         let traffic = self.flows(&topology);
@@ -190,7 +207,11 @@ impl Description {
             switching: shape.switching,
             balancing: shape.balancing,
         };
-        let net = Fabric::new(topology, &ports, self.seed);
+        let mut net = Fabric::new(topology, &ports, self.seed);
+        for radio in self.radio.iter().filter(|it| !it.through.is_empty()) {
+            let stops = radio.through.iter().map(|&it| HostId(it)).collect();
+            net.add_passage(HostId(radio.host), stops, radio.through_ps);
+        }
         let transport = hosts(&net).map_err(|it| it.within("radio"))?;
         let mut simulation = Simulation::new(net, transport, traffic);
         if let Some(end) = self.until_ps {
@@ -218,29 +239,34 @@ impl Description {
         let sizes = Sizes::new(sizes, multiple);
         let poisson =
             |load, pattern| Poisson::new(count, load, sizes, pattern, topology, self.seed);
-        let poisson = match &self.radio {
-            None => poisson(load, pattern),
-            Some(radio) => {
+        let poisson = match &self.radio[..] {
+            [] => poisson(load, pattern),
+            radio => {
                 let (pattern, load) = radio_pattern(radio, load, topology, self.seed);
-                poisson(load, pattern).with_users(radio.users, self.seed)
+                let users = radio.iter().map(|it| (it.host, it.users)).collect();
+                poisson(load, pattern).with_users(users, self.seed)
             }
         };
         Traffic::Poisson(Box::new(poisson))
     }
 }
 
-/// Return the pattern of flows to the users of a radio access network, and the load of all hosts that corresponds to
+/// Return the pattern of flows to the users of radio access networks, and the load of all hosts that corresponds to
 /// `load` of the users.
-fn radio_pattern(radio: &RanConfig, load: f64, topology: &Topology, seed: u64) -> (Pattern, f64) {
+fn radio_pattern(radio: &[RanConfig], load: f64, topology: &Topology, seed: u64) -> (Pattern, f64) {
     let cards = &topology.edges()[..topology.hosts() as usize];
     let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();
-    let capacity = match radio.load_of {
-        LoadOf::CuLink => cards[radio.host as usize].rate.bps(),
-        LoadOf::Cell => radio.capacity_bps(seed),
+    let RanConfig {
+        host,
+        share,
+        load_of,
+        ..
+    } = radio[0];
+    let capacity = |(number, it): (u64, &RanConfig)| match load_of {
+        LoadOf::CuLink => cards[it.host as usize].rate.bps(),
+        LoadOf::Cell => it.mean_bps(nth_seed(seed, number)),
     };
-    let pattern = Pattern::ToOne {
-        host: radio.host,
-        share: radio.share,
-    };
-    (pattern, load * capacity / (radio.share * all))
+    let capacity: f64 = (0..).zip(radio).map(capacity).sum();
+    let pattern = Pattern::ToOne { host, share };
+    (pattern, load * capacity / (share * all))
 }

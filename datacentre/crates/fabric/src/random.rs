@@ -40,6 +40,14 @@ pub(crate) const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Return the seed of a part of a network, by number. The first part has the seed of the network.
+pub(crate) const fn nth_seed(seed: u64, number: u64) -> u64 {
+    match number {
+        0 => seed,
+        _ => mix(seed ^ (number << 40)),
+    }
+}
+
 /// Return the stream of a seed, a purpose and an index.
 pub const fn stream(seed: u64, purpose: Purpose, index: u64) -> Stream {
     let key = mix(seed.wrapping_add(STEP)) ^ (purpose as u64).wrapping_mul(STEP);

@@ -196,13 +196,13 @@ impl Buffer {
         }
     }
 
-    /// Close a flow. Its remaining packets stay.
-    pub fn close(&mut self, user: u32, flow: FlowId) {
+    /// Count bytes of a flow as sent elsewhere. Packets of the flow stay.
+    pub fn count_sent(&mut self, user: u32, flow: FlowId, bytes: u64) {
         if let Order::Flows(flows) = &mut self.orders[user as usize]
             && let Some((left, sdus)) = flows.get_mut(&flow)
         {
-            *left = 0;
-            if sdus.is_empty() {
+            *left = left.saturating_sub(bytes);
+            if *left == 0 && sdus.is_empty() {
                 flows.remove(&flow);
             }
         }

@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 
+use super::carrier::Carrier;
 use super::cqi::Cqi;
+use super::placement::{LEAST_M, Placement};
 use crate::error::{DescriptionError, refuse};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::Picos;
@@ -36,6 +38,8 @@ pub enum CqiSource {
         #[serde(default = "memory")]
         memory_ps: Picos,
     },
+    /// Around the quality of a place in the cell.
+    Placed(Placement),
     /// Recorded reports. User n repeats trace n modulo the number of traces, from a random offset.
     Trace {
         /// The reports of each trace.
@@ -78,8 +82,28 @@ impl CqiSource {
                 let (low, high) = (low.get(), high.get());
                 refuse(format!("the lowest CQI {low} is above the highest {high}"))
             }
+            Self::Placed(Placement { radius_m, .. }) if *radius_m < LEAST_M => {
+                refuse(format!("a radius of {radius_m} m is below {LEAST_M} m"))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Return the standard deviation around a user's mean, and the time until the correlation falls to 1/e.
+    fn variation(&self) -> Option<(f64, Picos)> {
+        match self {
+            Self::GaussMarkov {
+                deviation,
+                memory_ps,
+                ..
+            } => Some((*deviation, *memory_ps)),
+            Self::Placed(it) => Some((it.deviation, it.memory_ps)),
+            Self::Fixed { .. } | Self::Trace { .. } => None,
+        }
+    }
+
+    fn is_constant(&self) -> bool {
+        matches!(self, Self::Fixed { .. }) || self.variation().is_some_and(|it| it.0 == 0.0)
     }
 }
 
@@ -102,12 +126,14 @@ struct Channel {
     cqi: Cqi,
     /// Sum of the CQIs of all reports.
     sum: u64,
+    /// Distance from the antenna in m, of placed users.
+    metres: Option<f64>,
 }
 
 impl Channels {
     /// Return the channels of `count` users.
-    pub fn new(source: &CqiSource, count: u32, seed: u64) -> Self {
-        let channel = |user| Channel::new(source, user, seed);
+    pub fn new(source: &CqiSource, carrier: &Carrier, count: u32, seed: u64) -> Self {
+        let channel = |user| Channel::new(source, carrier, user, seed);
         Self {
             source: source.clone(),
             users: (0..count).map(channel).collect(),
@@ -118,7 +144,7 @@ impl Channels {
     pub fn cqi(&mut self, user: u32, now: Picos) -> Cqi {
         let report = now.0 / REPORT_INTERVAL.0;
         let channel = &mut self.users[user as usize];
-        if matches!(self.source, CqiSource::Fixed { .. }) {
+        if self.source.is_constant() {
             return channel.cqi; // sparse activity needs no walk through all reports
         }
         while channel.report < report {
@@ -133,11 +159,17 @@ impl Channels {
         channel.sum as f64 / (channel.report + 1) as f64
     }
 
+    /// Return the distance of a placed user from the antenna, in m.
+    pub fn metres(&self, user: u32) -> Option<f64> {
+        self.users[user as usize].metres
+    }
+
     /// Return the mean of the bits per TTI over users and time: the rate of a cell whose users have equal times.
-    pub fn mean_bits_per_tti(&self) -> f64 {
+    pub fn mean_bits_per_tti(&self, carrier: &Carrier) -> f64 {
         let mean = |(user, channel): (usize, &Channel)| match &self.source {
-            CqiSource::Fixed { .. } => f64::from(channel.cqi.bits_per_tti()),
-            CqiSource::GaussMarkov { deviation, .. } => {
+            CqiSource::Fixed { .. } => f64::from(carrier.bits(channel.cqi)),
+            CqiSource::GaussMarkov { .. } | CqiSource::Placed(_) => {
+                let (deviation, _) = self.source.variation().unwrap_or_default();
                 // The process is always normally distributed, rounded to the nearest CQI.
                 let below = |cqi: u8| match cqi {
                     0 => 0.0,
@@ -148,14 +180,14 @@ impl Channels {
                     }
                 };
                 let bits = (1..=15).map(|cqi| {
-                    let rate = Cqi::nearest(f64::from(cqi)).bits_per_tti();
+                    let rate = carrier.bits(Cqi::nearest(f64::from(cqi)));
                     f64::from(rate) * (below(cqi) - below(cqi - 1))
                 });
                 bits.sum()
             }
             CqiSource::Trace { traces } => {
                 let trace = &traces[user % traces.len()];
-                let bits = trace.iter().map(|cqi| u64::from(cqi.bits_per_tti()));
+                let bits = trace.iter().map(|cqi| u64::from(carrier.bits(*cqi)));
                 bits.sum::<u64>() as f64 / trace.len() as f64
             }
         };
@@ -164,8 +196,9 @@ impl Channels {
 }
 
 impl Channel {
-    fn new(source: &CqiSource, user: u32, seed: u64) -> Self {
+    fn new(source: &CqiSource, carrier: &Carrier, user: u32, seed: u64) -> Self {
         let mut random = stream(seed, Purpose::Channel, u64::from(user));
+        let mut metres = None;
         let (base, distance) = match source {
             // Both kinds draw the same means.
             CqiSource::Fixed { low, high } => (draw_mean(*low, *high, &mut random), 0.0),
@@ -177,6 +210,12 @@ impl Channel {
             } => {
                 let mean = draw_mean(*low, *high, &mut random);
                 (mean, deviation * draw_normal(&mut random))
+            }
+            CqiSource::Placed(placement) => {
+                let (distance, cqi) = placement.draw(carrier, &mut random);
+                metres = Some(distance);
+                let normal = draw_normal(&mut random);
+                (u64::from(cqi.get()), placement.deviation * normal)
             }
             CqiSource::Trace { traces } => {
                 let length = traces[user as usize % traces.len()].len();
@@ -190,18 +229,14 @@ impl Channel {
             report: 0,
             cqi: Cqi::LOWEST,
             sum: 0,
+            metres,
         };
         channel.look(source, user);
         channel
     }
 
     fn advance(&mut self, source: &CqiSource, user: u32) {
-        if let CqiSource::GaussMarkov {
-            deviation,
-            memory_ps,
-            ..
-        } = source
-        {
+        if let Some((deviation, memory_ps)) = source.variation() {
             let kept = libm::exp(-(REPORT_INTERVAL.0 as f64) / memory_ps.0 as f64);
             let fresh = deviation * libm::sqrt(1.0 - kept * kept);
             self.distance = kept * self.distance + fresh * draw_normal(&mut self.random);
@@ -228,7 +263,7 @@ fn draw_mean(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
 
 /// Draw a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math.
 /// Stat. 29(2), 1958). Logarithm and cosine are computed in software: all machines get the same number.
-fn draw_normal(random: &mut Stream) -> f64 {
+pub(super) fn draw_normal(random: &mut Stream) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - random.unit()));
     radius * libm::cos(std::f64::consts::TAU * random.unit())
 }
@@ -248,7 +283,7 @@ mod tests {
 
     #[test]
     fn fixed_qualities_are_uniform_from_1_to_15_and_stay() {
-        let mut channels = Channels::new(&CqiSource::default(), 15_000, 1);
+        let mut channels = Channels::new(&CqiSource::default(), &Carrier::default(), 15_000, 1);
         let mut counts = [0; 16];
         for user in 0..15_000 {
             let cqi = channels.cqi(user, Picos::ZERO);
@@ -265,8 +300,8 @@ mod tests {
 
     #[test]
     fn the_synthetic_model_has_the_means_of_fixed_users_and_forgets_at_its_rate() {
-        let mut fixed = Channels::new(&CqiSource::default(), 50, 3);
-        let mut channels = Channels::new(&markov(1.0), 50, 3);
+        let mut fixed = Channels::new(&CqiSource::default(), &Carrier::default(), 50, 3);
+        let mut channels = Channels::new(&markov(1.0), &Carrier::default(), 50, 3);
         let user = (0..50)
             .find(|&it| fixed.cqi(it, Picos::ZERO).get() == 8)
             .unwrap();
@@ -294,13 +329,14 @@ mod tests {
 
     #[test]
     fn the_mean_rate_is_that_of_long_observation() {
+        let carrier = Carrier::default();
         for deviation in [0.0, 1.0, 2.5] {
-            let mut channels = Channels::new(&markov(deviation), 5, 2);
-            let expected = channels.mean_bits_per_tti();
+            let mut channels = Channels::new(&markov(deviation), &carrier, 5, 2);
+            let expected = channels.mean_bits_per_tti(&carrier);
             let reports = 100_000;
             let bits = (0..reports * 5).map(|it| {
                 let now = Picos(it / 5 * REPORT_INTERVAL.0);
-                u64::from(channels.cqi((it % 5) as u32, now).bits_per_tti())
+                u64::from(carrier.bits(channels.cqi((it % 5) as u32, now)))
             });
             let mean = bits.sum::<u64>() as f64 / (reports * 5) as f64;
             assert!(
@@ -317,6 +353,7 @@ mod tests {
             &CqiSource::Trace {
                 traces: vec![trace],
             },
+            &Carrier::default(),
             1,
             1,
         );

@@ -6,10 +6,13 @@ use cellbed_link::{Duration, Probability};
 use serde::Deserialize;
 
 use super::buffer::{Admission, Rank};
+use super::carrier::Carrier;
+use super::cell::Leg;
 use super::channel::{Channels, CqiSource};
 use super::cqi::Cqi;
 use super::{PACKET, TTI};
 use crate::error::{DescriptionError, refuse};
+use crate::random::nth_seed;
 use crate::units::Picos;
 
 /// A radio access network. Defaults are the paper's, or our choices where the paper is silent
@@ -19,8 +22,14 @@ use crate::units::Picos;
 pub struct RanConfig {
     /// The host that is the central unit.
     pub host: u32,
+    /// Hosts of the core that packets of flows to users pass on the way to the central unit, and back.
+    pub through: Vec<u32>,
+    /// Delay at each of these hosts.
+    pub through_ps: Picos,
     /// Number of users.
     pub users: u32,
+    /// Carrier of the cell.
+    pub carrier: Carrier,
     /// Channels of the users.
     pub cqi: CqiSource,
     /// Scheduler of the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS,
@@ -36,13 +45,19 @@ pub struct RanConfig {
     /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD, LQD and a header, else the sum
     /// of the users' limits.
     pub buffer_bytes: Option<u64>,
+    /// Rate at which the central unit processes packets from its buffer. Default: no limit.
+    pub capacity_bps: Option<f64>,
     /// Maximum packets of a user at the central unit, and in the window of the link layer (RLC) of the user's device:
     /// 1024 of 1500 bytes for category 3.
     pub user_packets: u32,
-    /// Rate of the link between the units.
+    /// Rate of the central unit's port to each distributed unit.
     pub fronthaul_bps: f64,
-    /// One-way delay of the link between the units.
+    /// One-way delay between the units.
     pub fronthaul_ps: Picos,
+    /// The distributed units. User n belongs to unit n modulo their number. Default: one.
+    pub units: Vec<UnitConfig>,
+    /// Dual connectivity: a user also belongs to the next unit, and has a queue for each of the two.
+    pub dual: bool,
     /// Probability that an attempt for a transport block fails.
     pub block_errors: Probability,
     /// TTIs between two attempts.
@@ -59,6 +74,38 @@ pub struct RanConfig {
     pub series_ps: Picos,
     /// Choices where the paper is open.
     pub readings: Readings,
+}
+
+/// A distributed unit, with its differences from the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UnitConfig {
+    /// Carrier of the cell.
+    pub carrier: Option<Carrier>,
+    /// Rate of its port at the central unit.
+    pub fronthaul_bps: Option<f64>,
+    /// One-way delay from the central unit.
+    pub fronthaul_ps: Option<Picos>,
+}
+
+/// A distributed unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) carrier: Carrier,
+    /// Rate of its port, at most the capacity of the central unit.
+    pub(super) bps: f64,
+    pub(super) delay: Picos,
+}
+
+impl Unit {
+    /// Return the time before a TTI at which the central unit must send: the fronthaul's delay, and the duration of the
+    /// largest subframe including the whole last packet; of a slow port the time after the last report.
+    pub(super) fn lead(&self) -> u64 {
+        let bits = f64::from(self.carrier.bits(Cqi::HIGHEST)) + 8.0 * 65_535.0;
+        let subframe = (bits / self.bps * 1e12) as u64;
+        let most = self.carrier.tti.0.saturating_sub(2 * self.delay.0);
+        self.delay.0 + subframe.min(most)
+    }
 }
 
 /// Reference of the load of the users' traffic.
@@ -89,16 +136,22 @@ impl Default for RanConfig {
     fn default() -> Self {
         Self {
             host: 0,
+            through: Vec::new(),
+            through_ps: Picos::ZERO,
             users: 100,
+            carrier: Carrier::default(),
             cqi: CqiSource::default(),
             scheduler: PFS,
             admission: None,
             scheduler_header: None,
             admission_header: None,
             buffer_bytes: None,
+            capacity_bps: None,
             user_packets: 1024,
             fronthaul_bps: 10e9,
             fronthaul_ps: Picos::from_micros(100),
+            units: vec![UnitConfig::default()],
+            dual: false,
             block_errors: Probability::new(0.1).unwrap_or_default(),
             harq_ttis: 8,
             harq_tries: 4,
@@ -119,13 +172,76 @@ impl RanConfig {
             let chance = self.block_errors.get();
             return refuse(format!("block errors of {chance} exceed 0.9"));
         }
+        let (units, users) = (self.units.len(), self.users);
+        let most = users as usize + usize::from(self.dual);
+        if units == 0 || units > most {
+            return refuse(format!(
+                "{units} distributed units for {users} users: write 1 to {most} units"
+            ));
+        }
+        let stops = self.through.len();
+        if stops > 127 || self.through.contains(&self.host) {
+            return refuse(format!(
+                "{stops} hosts of the core: write at most 127, without the central unit"
+            ));
+        }
+        if self.dual && units < 2 {
+            return refuse("dual connectivity needs two distributed units: write dus = 2");
+        }
+        for Unit { carrier, delay, .. } in self.units() {
+            if 2 * delay.0 > carrier.tti.0 {
+                let [delay, tti] = [delay, carrier.tti].map(|it| it.0 / 1_000_000);
+                return refuse(format!(
+                    "a fronthaul delay of {delay} µs is more than half a TTI of {tti} µs: write a shorter one"
+                ));
+            }
+        }
         Ok(())
     }
 
-    /// Return the mean capacity of the cell in bits per second, without lost blocks and with equal times of the users.
-    pub fn capacity_bps(&self, seed: u64) -> f64 {
-        let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
-        bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
+    /// Return the mean capacity of the cells in bits per second, without lost blocks and with equal times of the users.
+    pub fn mean_bps(&self, seed: u64) -> f64 {
+        let cells = (0..).zip(self.units().into_iter().zip(self.legs()));
+        let rate = |(number, (unit, legs)): (u64, (Unit, Vec<Leg>))| {
+            let seed = nth_seed(seed, number);
+            let channels = Channels::new(&self.cqi, &unit.carrier, legs.len() as u32, seed);
+            channels.mean_bits_per_tti(&unit.carrier) / unit.carrier.tti.as_secs_f64()
+        };
+        cells.map(rate).sum::<f64>() * (1.0 - self.block_errors.get())
+    }
+
+    /// Return the distributed units.
+    pub(super) fn units(&self) -> Vec<Unit> {
+        let unit = |it: &UnitConfig| Unit {
+            carrier: it.carrier.unwrap_or(self.carrier),
+            bps: it
+                .fronthaul_bps
+                .unwrap_or(self.fronthaul_bps)
+                .min(self.capacity_bps.unwrap_or(f64::INFINITY)),
+            delay: it.fronthaul_ps.unwrap_or(self.fronthaul_ps),
+        };
+        self.units.iter().map(unit).collect()
+    }
+
+    /// Return the users' queues for each distributed unit, sorted by queue.
+    pub(super) fn legs(&self) -> Vec<Vec<Leg>> {
+        let mut legs = vec![Vec::new(); self.units.len()];
+        for queue in 0..self.queues() {
+            let (user, second) = (queue % self.users, queue / self.users);
+            let other = self.dual.then_some((1 - second) * self.users + user);
+            legs[(user + second) as usize % self.units.len()].push(Leg::new(user, queue, other));
+        }
+        legs
+    }
+
+    /// Return the number of queues of a user.
+    pub(super) fn queues_of_user(&self) -> u32 {
+        1 + u32::from(self.dual)
+    }
+
+    /// Return the number of queues of all users.
+    pub(super) fn queues(&self) -> u32 {
+        self.users * self.queues_of_user()
     }
 
     /// Return whether the admission drops packets that it has admitted.
@@ -143,15 +259,8 @@ impl RanConfig {
             Admission::Htd | Admission::Lqd => Some(3_000_000),
             Admission::Tail | Admission::Infinite => None,
         });
-        let all = u64::from(self.users) * u64::from(self.user_packets);
+        let all = u64::from(self.queues()) * u64::from(self.user_packets);
         bytes.map_or(all, |it| it / PACKET).min(u64::from(u32::MAX)) as u32
-    }
-
-    /// Return the time before a TTI at which the central unit must send: the fronthaul's delay, and the duration of the
-    /// largest subframe including the whole last packet.
-    pub(super) fn lead(&self) -> u64 {
-        let bits = f64::from(Cqi::HIGHEST.bits_per_tti()) + 8.0 * 65_535.0;
-        self.fronthaul_ps.0 + (bits / self.fronthaul_bps * 1e12) as u64
     }
 }
 
@@ -246,6 +355,6 @@ mod tests {
             ..RanConfig::default()
         };
         let expected = (5_584.0 + 102_048.0) / 2.0 * 1000.0 * 0.9;
-        assert!((config.capacity_bps(1) - expected).abs() < 1e-3);
+        assert!((config.mean_bps(1) - expected).abs() < 1e-3);
     }
 }

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::buffer::Sdu;
-use super::cqi::{Cqi, RESOURCE_BLOCKS};
+use super::carrier::Carrier;
+use super::cqi::Cqi;
 
 /// Errors of transport blocks, and their repair.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +51,7 @@ pub struct Report {
 /// A distributed unit with its users.
 #[derive(Clone, Debug)]
 pub struct DistributedUnit {
+    carrier: Carrier,
     harq: Harq,
     users: Vec<Stream>,
     /// Users with bytes to send, in order of service.
@@ -97,8 +99,9 @@ struct Block {
 
 impl DistributedUnit {
     /// Return a unit without packets.
-    pub fn new(users: u32, harq: Harq) -> Self {
+    pub fn new(users: u32, carrier: Carrier, harq: Harq) -> Self {
         Self {
+            carrier,
             harq,
             users: vec![Stream::default(); users as usize],
             order: VecDeque::new(),
@@ -198,7 +201,7 @@ impl DistributedUnit {
     /// Send the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. Users out of
     /// range wait.
     pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
-        let mut left = RESOURCE_BLOCKS;
+        let mut left = self.carrier.blocks;
         while let Some((due, block)) = self.due.front()
             && *due <= tti
             && block.resource_blocks <= left
@@ -217,12 +220,12 @@ impl DistributedUnit {
             };
             let stream = &mut self.users[user as usize];
             let quality = cqi(user);
-            let Some(needed) = quality.blocks(stream.unsent()) else {
+            let Some(needed) = self.carrier.blocks_for(quality, stream.unsent()) else {
                 self.order.push_back(user);
                 continue;
             };
             let resource_blocks = needed.min(u64::from(left)) as u32;
-            let bytes = stream.cut(u64::from(quality.bytes(resource_blocks)));
+            let bytes = stream.cut(u64::from(self.carrier.bytes(quality, resource_blocks)));
             left -= resource_blocks;
             if stream.unsent() > 0 {
                 self.order.push_front(user);
@@ -246,7 +249,7 @@ impl DistributedUnit {
     pub fn due(&self, tti: u64) -> u32 {
         let due = self.due.iter().take_while(|(due, _)| *due <= tti);
         let sum = due.map(|(_, it)| it.resource_blocks).sum::<u32>();
-        sum.min(RESOURCE_BLOCKS)
+        sum.min(self.carrier.blocks)
     }
 
     /// Return the users with bytes to send, in order of service.
@@ -340,6 +343,7 @@ mod tests {
     fn unit(error: f64) -> DistributedUnit {
         DistributedUnit::new(
             3,
+            Carrier::default(),
             Harq {
                 error,
                 round_trip: 8,
@@ -360,9 +364,7 @@ mod tests {
                 delivered.push((tti, user, sdu.sequence))
             });
             unit.send(tti, |user| Cqi::new(cqi[user as usize]).unwrap());
-            assert!(
-                unit.in_air.iter().map(|it| it.resource_blocks).sum::<u32>() <= RESOURCE_BLOCKS
-            );
+            assert!(unit.in_air.iter().map(|it| it.resource_blocks).sum::<u32>() <= 100);
             if unit.is_empty() {
                 break;
             }

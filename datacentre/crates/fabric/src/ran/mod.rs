@@ -1,44 +1,50 @@
-//! A radio access network with functions split between a central unit (CU), which is a host of the data centre, and a
-//! distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile
+//! A radio access network with functions split between a central unit (CU), which is a host of the data centre, and
+//! distributed units (DU) at the antennas, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile
 //! Edge Computing Architectures", ICDCN 2019.
 //!
 //! [`Ran`] is a state machine without a clock: [`next_event`](Ran::next_event) and [`step`](Ran::step) are the
-//! contract. Time is divided into transmission time intervals (TTI). Each TTI has three events:
+//! contract. Time is divided into transmission time intervals (TTI). Each TTI of a DU has three events:
 //!
 //! 1. At its beginning the devices decode the blocks of the previous TTI, and the DU sends new ones.
 //! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and retransmissions.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
-//!    [scheduler](cellbed_link::Scheduler), and sends the subframe to the DU.
+//!    [scheduler](cellbed_link::Scheduler), and sends the subframe through the DU's shaped port.
 //!
-//! `buffer.rs` has the CU's memory and admission, `distributed_unit.rs` the DU and the devices, `channel.rs` the users'
-//! CQIs.
+//! A user has a queue in the CU for its DU, or with dual connectivity (§5) one for each of two DUs.
+//!
+//! `buffer.rs` has the CU's memory and admission, `distributed_unit.rs` the DU and the devices, `carrier.rs` the bits
+//! of a TTI, `channel.rs` the users' CQIs.
 
 mod buffer;
+mod carrier;
+mod cell;
 mod channel;
 mod config;
 mod cqi;
 mod distributed_unit;
+mod placement;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use cellbed_foreign as foreign;
-use cellbed_link::cell::{Average, Candidate, Scheduler};
-use cellbed_link::{Duration, Time};
+use cellbed_link::cell::Scheduler;
 
 use buffer::Buffer;
 pub use buffer::{Admission, Rank, Sdu, Verdict};
-use channel::Channels;
+pub use carrier::Carrier;
+use cell::{Cell, Phase};
 pub use channel::{CqiSource, REPORT_INTERVAL};
-pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, Readings};
+pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, Readings, UnitConfig};
 pub use cqi::Cqi;
-use cqi::RESOURCE_BLOCKS;
-use distributed_unit::{DistributedUnit, Harq, Report};
+use distributed_unit::{BlockCounts, Harq};
+pub use placement::Placement;
 
-use crate::random::{Purpose, stream};
+use crate::FlowMap;
+
+use crate::random::nth_seed;
 use crate::units::{FlowId, Picos};
 
-/// A transmission time interval of LTE.
+/// A transmission time interval (TTI) of LTE.
 pub const TTI: Picos = Picos::from_millis(1);
 
 /// Packet length that converts buffer sizes from bytes to packets.
@@ -51,6 +57,26 @@ pub struct Table {
     pub name: &'static str,
     /// Columns of equal length; names end in the unit.
     pub columns: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Table {
+    /// Append the rows of another table by the names of its columns. Missing values are NaN.
+    pub fn append(&mut self, other: Self) {
+        let rows = self.columns.first().map_or(0, |it| it.1.len());
+        let more = other.columns.first().map_or(0, |it| it.1.len());
+        for (name, values) in other.columns {
+            match self.columns.iter_mut().find(|it| it.0 == name) {
+                Some((_, column)) => column.extend(values),
+                None => {
+                    let column = std::iter::repeat_n(f64::NAN, rows).chain(values);
+                    self.columns.push((name, column.collect()));
+                }
+            }
+        }
+        for (_, column) in &mut self.columns {
+            column.resize(rows + more, f64::NAN);
+        }
+    }
 }
 
 /// Number of packets at the central unit since the start.
@@ -96,86 +122,23 @@ pub struct Delivery {
     pub sdu: Sdu,
 }
 
-/// Next phase of a TTI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The TTI of this number begins.
-    Start(u64),
-    /// The report from the beginning of this TTI arrives.
-    Feedback(u64),
-    /// The subframe of this TTI is filled.
-    Fill(u64),
-}
-
 /// A radio access network and its users.
 #[derive(Debug)]
 pub struct Ran {
     config: RanConfig,
-    seed: u64,
-    channels: Channels,
     buffer: Buffer,
-    unit: DistributedUnit,
-    users: Vec<User>,
-    /// Instead of the configuration's.
-    scheduler: Option<foreign::Scheduler>,
+    cells: Vec<Cell>,
+    /// Cell of each queue in the buffer. With dual connectivity a second queue of each user follows the first ones.
+    cell_of: Vec<u32>,
+    /// Number of open flows of each user.
+    flows: Vec<u32>,
     /// Number of users with open flows.
     active: u32,
-    /// Resource blocks for retransmissions in the next TTI, as reported by the distributed unit.
-    due: u32,
-    /// The last user that received resource blocks.
-    turn: u32,
-    next: Option<Phase>,
-    /// Candidates for the virtual subframe, kept to reuse the memory.
-    heap: BinaryHeap<Contender>,
-    /// Users in the order of the virtual subframe, kept to reuse the memory.
-    schedule: Vec<u32>,
+    /// With dual connectivity: the packets of each flow in order of admission, and whether the device has them.
+    order: FlowMap<VecDeque<(Sdu, bool)>>,
     counts: PacketCounts,
     series: Vec<Sample>,
     sampled: Option<Picos>,
-}
-
-#[derive(Clone, Debug)]
-struct User {
-    /// Number of open flows.
-    flows: u32,
-    /// Last threshold reported by the distributed unit, since a flow to the user opened.
-    reported: Option<u32>,
-    throughput: Average,
-    /// Number of packets in the last subframe.
-    accepted: u32,
-    /// Flow of the last packet, if flows are served in the scheduler's order.
-    last: Option<FlowId>,
-    /// The user's bytes in the virtual subframe.
-    filled: u64,
-}
-
-impl User {
-    /// Count bytes of the user in the subframe that begins at `now`.
-    fn count_bytes(&mut self, bytes: u64, now: Time, scheduler: Scheduler) {
-        if let Some(window) = scheduler.window() {
-            let end = now + Duration::from_nanos(TTI.0 / 1000);
-            self.throughput.add(bytes as f64, now, end, window);
-        }
-    }
-}
-
-/// Candidate for resource blocks; the best is first in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Contender {
-    /// The scheduler's rank, as [`order_key`].
-    rank: i64,
-    /// Bits per TTI of a user that has never been served, for which r / mean r is infinite: the best channel is first.
-    unserved: Option<u32>,
-    /// Distance from the last served user; then the lower flow number.
-    turn: Reverse<(u32, Option<FlowId>)>,
-    user: u32,
-    cqi: Cqi,
-}
-
-/// Return a number with the order of [`f64::total_cmp`].
-fn order_key(value: f64) -> i64 {
-    let bits = value.to_bits().cast_signed();
-    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 impl Ran {
@@ -183,50 +146,49 @@ impl Ran {
     /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
-        let (scheduler, policy) = (&config.scheduler_header, &config.admission_header);
-        let by_flow = match scheduler {
+        let policy = &config.admission_header;
+        let by_flow = match &config.scheduler_header {
             Some(header) => header.option(),
             None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
-        };
-        let user = User {
-            flows: 0,
-            reported: None,
-            throughput: Average::default(),
-            accepted: 0,
-            last: None,
-            filled: 0,
         };
         let harq = Harq {
             error: config.block_errors.get(),
             round_trip: u64::from(config.harq_ttis),
             tries: config.harq_tries,
         };
+        let cells = config.units().into_iter().zip(config.legs());
+        let cells: Vec<Cell> = (0..)
+            .zip(cells)
+            .map(|(number, (settings, legs))| {
+                let seed = nth_seed(seed, number);
+                Cell::new(settings, legs, &config, harq, seed)
+            })
+            .collect();
+        let queues = config.queues();
+        let mut cell_of = vec![0; queues as usize];
+        for (number, cell) in (0..).zip(&cells) {
+            for leg in &cell.legs {
+                cell_of[leg.queue as usize] = number;
+            }
+        }
         Self {
             buffer: Buffer::new(
                 admission,
                 config.capacity(admission),
                 config.user_packets,
-                config.users,
+                queues,
                 by_flow,
             )
             .with_policy(
                 policy
                     .as_ref()
-                    .map(|it| foreign::Admission::new(it, config.users, seed)),
+                    .map(|it| foreign::Admission::new(it, queues, seed)),
             ),
-            scheduler: scheduler
-                .as_ref()
-                .map(|it| foreign::Scheduler::new(it, config.users, seed)),
-            unit: DistributedUnit::new(config.users, harq),
-            channels: Channels::new(&config.cqi, config.users, seed),
-            users: vec![user; config.users as usize],
-            seed,
+            cells,
+            cell_of,
+            flows: vec![0; config.users as usize],
             active: 0,
-            due: 0,
-            turn: config.users - 1,
-            next: None,
-            heap: BinaryHeap::new(),
-            schedule: Vec::new(),
+            order: FlowMap::default(),
             counts: PacketCounts::default(),
             series: Vec::new(),
             sampled: None,
@@ -246,44 +208,47 @@ impl Ran {
 
     /// Return the error of a C header that ended its use.
     pub fn failure(&self) -> Option<&str> {
-        let scheduler = self.scheduler.as_ref();
-        let failure = scheduler.and_then(foreign::Scheduler::failure);
+        let mut schedulers = self.cells.iter().filter_map(|it| it.scheduler.as_ref());
+        let failure = schedulers.find_map(foreign::Scheduler::failure);
         failure.or_else(|| self.buffer.failure())
     }
 
     /// Return when [`step`](Self::step) must be called next; `None` while the network has no packets.
     pub fn next_event(&self) -> Option<Picos> {
-        self.next.map(|phase| self.time_of(phase))
+        self.cells.iter().filter_map(Cell::next_event).min()
     }
 
-    fn time_of(&self, phase: Phase) -> Picos {
-        Picos(match phase {
-            Phase::Start(tti) => tti * TTI.0,
-            Phase::Feedback(tti) => tti * TTI.0 + self.config.fronthaul_ps.0,
-            Phase::Fill(tti) => tti * TTI.0 - self.config.lead(),
-        })
+    /// Return the queues of a user.
+    fn queues(&self, user: u32) -> impl Iterator<Item = u32> + use<> {
+        let queues = self.cell_of.len();
+        (user..queues as u32).step_by(self.config.users as usize)
     }
 
     /// Open a flow of `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
-        self.buffer.open(user, flow, bytes);
-        let state = &mut self.users[user as usize];
-        state.flows += 1;
-        if state.flows == 1 {
-            state.reported = None;
-            self.active += 1;
-            if self.config.readings.first_threshold == FirstThreshold::Active {
-                self.buffer.activate(user, self.active);
+        self.flows[user as usize] += 1;
+        let first = self.flows[user as usize] == 1;
+        self.active += u32::from(first);
+        for queue in self.queues(user) {
+            self.buffer.open(queue, flow, bytes);
+            if first {
+                self.cells[self.cell_of[queue as usize] as usize].forget_report(queue);
+                if self.config.readings.first_threshold == FirstThreshold::Active {
+                    let parts = self.active * self.config.queues_of_user();
+                    self.buffer.activate(queue, parts);
+                }
             }
         }
     }
 
     /// Close an open flow after the delivery of all its packets.
     pub fn close(&mut self, user: u32, flow: FlowId) {
-        self.buffer.close(user, flow);
-        let state = &mut self.users[user as usize];
-        state.flows -= 1;
-        if state.flows == 0 {
+        for queue in self.queues(user) {
+            self.buffer.count_sent(queue, flow, u64::MAX);
+        }
+        let flows = &mut self.flows[user as usize];
+        *flows -= 1;
+        if *flows == 0 {
             self.active -= 1;
         }
     }
@@ -291,41 +256,65 @@ impl Ran {
     /// Offer a packet of an open flow to the central unit.
     pub fn offer(&mut self, now: Picos, user: u32, sdu: Sdu) -> Verdict {
         self.set_time(now);
-        let verdict = self.buffer.offer(user, sdu);
+        let queue = self.choose_queue(user);
+        let mut verdict = self.buffer.offer(queue, sdu);
         self.counts.offered += 1;
-        match verdict {
+        match &mut verdict {
             Verdict::Refused => self.counts.refused += 1,
             Verdict::Admitted => {}
-            Verdict::InPlaceOf(_, dropped) => {
+            Verdict::InPlaceOf(other, dropped) => {
+                *other %= self.config.users;
                 self.counts.dropped += 1;
                 self.counts.dropped_bytes += u64::from(dropped.bytes);
+                if let Some(order) = self.order.get_mut(&dropped.flow) {
+                    order.retain(|(it, _)| it != dropped);
+                }
             }
         }
         if verdict != Verdict::Refused {
             self.counts.admitted_bytes += u64::from(sdu.bytes);
-            if let Some(scheduler) = &mut self.scheduler {
+            let cell = &mut self.cells[self.cell_of[queue as usize] as usize];
+            if let Some(scheduler) = &mut cell.scheduler {
                 scheduler.arrived(now.0, user, sdu.flow.0, sdu.bytes);
             }
-            if self.next.is_none() {
-                // The next subframe that can still be filled in time.
-                let tti = (now.0 + self.config.lead()) / TTI.0 + 1;
-                self.next = Some(Phase::Fill(tti));
+            cell.activate(now);
+            if self.config.dual {
+                self.order
+                    .entry(sdu.flow)
+                    .or_default()
+                    .push_back((sdu, false));
             }
         }
         verdict
     }
 
-    /// Return how many more packets a user's queue can receive up to its threshold.
+    /// Return the queue for the next packet of a user: the least filled one, in parts of its threshold.
+    fn choose_queue(&self, user: u32) -> u32 {
+        let filled = |queue: u32| {
+            let [length, threshold] = [self.buffer.queue(queue), self.buffer.threshold(queue)];
+            (u64::from(length + 1) << 32) / u64::from(threshold.max(1))
+        };
+        let queues = self.queues(user);
+        queues.min_by_key(|&queue| filled(queue)).unwrap_or(user)
+    }
+
+    /// Return how many more packets a user's queues can receive up to their thresholds.
     pub fn room(&self, user: u32) -> u32 {
-        self.buffer.room(user)
+        self.queues(user).map(|it| self.buffer.room(it)).sum()
     }
 
     /// Return the wait of a source before the next credit after a credit without an admitted packet: a TTI, and the
-    /// duration of the last subframe's packets at the lowest quality; at most 100 ms.
+    /// duration of the last subframe's packets at the lowest quality; at most 100 ms. Of two queues the longer wait
+    /// counts.
     pub fn backoff(&self, user: u32) -> Picos {
-        let bits = u64::from(self.users[user as usize].accepted) * PACKET * 8;
-        let alpha = bits * TTI.0 / u64::from(Cqi::LOWEST.bits_per_tti());
-        Picos((TTI.0 + alpha).min(Picos::from_millis(100).0))
+        let wait = |queue: u32| {
+            let cell = &self.cells[self.cell_of[queue as usize] as usize];
+            let bits = u64::from(cell.leg(queue).accepted) * PACKET * 8;
+            let carrier = cell.settings.carrier;
+            let alpha = bits * carrier.tti.0 / u64::from(carrier.bits(Cqi::LOWEST));
+            Picos((carrier.tti.0 + alpha).min(Picos::from_millis(100).0))
+        };
+        self.queues(user).map(wait).max().unwrap_or(TTI)
     }
 
     /// Return the packet counts.
@@ -338,196 +327,74 @@ impl Ran {
         &self.series
     }
 
-    /// Process the event due at `now`. Appends the packets that devices deliver.
+    /// Process one event due at `now`. Appends the packets that devices deliver.
     pub fn step(&mut self, now: Picos, delivered: &mut Vec<Delivery>) {
-        let Some(phase) = self.next.filter(|&it| self.time_of(it) <= now) else {
+        let times = self.cells.iter().map(Cell::next_event).enumerate();
+        let due = times.filter_map(|(number, at)| Some((at.filter(|it| *it <= now)?, number)));
+        let Some((_, number)) = due.min() else {
             return;
         };
         self.set_time(now);
-        self.next = match phase {
-            Phase::Fill(tti) => {
-                self.sample(now);
-                self.fill(tti);
+        let before = delivered.len();
+        let mut bps = 0.0;
+        if let Some(Phase::Fill(_)) = self.cells[number].next {
+            self.sample(now);
+            bps = self.port_bps(number);
+        }
+        let (cell, buffer) = (&mut self.cells[number], &mut self.buffer);
+        cell.next = match cell.next {
+            Some(Phase::Fill(tti)) => {
+                cell.fill(tti, now, bps, buffer, &self.config);
                 Some(Phase::Start(tti))
             }
-            Phase::Start(tti) => {
-                self.start(tti, delivered);
+            Some(Phase::Start(tti)) => {
+                cell.start(tti, &self.flows, self.config.user_packets, delivered);
                 Some(Phase::Feedback(tti))
             }
-            Phase::Feedback(tti) => {
-                self.feedback();
-                let idle = self.buffer.length() == 0 && self.unit.is_empty();
-                (!idle).then_some(Phase::Fill(tti + 1))
+            Some(Phase::Feedback(tti)) => {
+                cell.feedback(&self.flows, buffer);
+                (!cell.is_idle(buffer)).then_some(Phase::Fill(tti + 1))
             }
+            None => None,
         };
+        if self.config.dual {
+            let received: Vec<Delivery> = delivered.drain(before..).collect();
+            for it in received {
+                self.put_in_order(it, delivered);
+            }
+        }
+        for it in &delivered[before..] {
+            self.counts.delivered += 1;
+            self.counts.delivered_bytes += u64::from(it.sdu.bytes);
+        }
     }
 
-    /// Fill the virtual subframe of a TTI in the order of the scheduler, and send its packets to the distributed
-    /// unit, which follows this order. The last packet may be cut (RLC segmentation). Its rest competes in the next
-    /// subframe with its flow, or is first in that subframe.
-    fn fill(&mut self, tti: u64) {
-        let now = to_time(Picos(tti * TTI.0));
-        let Readings { rank, cut, .. } = self.config.readings;
-        self.heap.clear();
-        self.schedule.clear();
-        for (number, user) in (0..).zip(&mut self.users) {
-            (user.accepted, user.filled) = (0, 0);
-            let unsent = self.unit.unsent(number);
-            if self.buffer.queue(number) == 0 && unsent == 0 {
-                continue;
-            }
-            // As in the latest report of the distributed unit.
-            let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
-            if cqi < Cqi::LOWEST {
-                continue;
-            }
-            let count = self.config.users;
-            let steps = (number + count - self.turn - 1) % count;
-            let mut push = |flow: Option<FlowId>, remaining| {
-                let potential = f64::from(cqi.bits_per_tti()) / 8.0;
-                let rank = match &mut self.scheduler {
-                    Some(scheduler) => {
-                        let candidate = foreign::Candidate {
-                            bytes: remaining,
-                            bytes_per_tti: potential,
-                            user: number,
-                            flow: flow.map_or(foreign::NONE, |it| it.0),
-                            cqi: cqi.get().into(),
-                        };
-                        scheduler.rank(tti * TTI.0, &candidate)
-                    }
-                    None => self.config.scheduler.rank(
-                        Candidate {
-                            priority: 0,
-                            potential,
-                            remaining: remaining as f64,
-                            throughput: user.throughput,
-                        },
-                        now,
-                    ),
-                };
-                self.heap.push(Contender {
-                    rank: order_key(rank),
-                    unserved: rank.is_infinite().then(|| cqi.bits_per_tti()),
-                    turn: Reverse((steps, flow)),
-                    user: number,
-                    cqi,
-                });
-            };
-            let mut rest = if cut == Cut::First { 0 } else { unsent };
-            for (flow, remaining) in self.buffer.waiting_flows(number, rank) {
-                let own = if flow == user.last {
-                    std::mem::take(&mut rest)
-                } else {
-                    0
-                };
-                push(flow, remaining + own);
-            }
-            if rest > 0 {
-                push(
-                    user.last,
-                    rest + self.buffer.remaining_bytes(number, user.last),
-                );
-            }
-        }
-        let mut left = RESOURCE_BLOCKS - self.due;
-        if cut == Cut::First {
-            left = self.finish_cut(left, tti, now);
-        }
-        while let Some(best) = self.heap.pop().filter(|_| left > 0) {
-            left -= self.forward(best, left, tti, now);
-            self.turn = best.user;
-        }
-        self.unit.prefer(&self.schedule);
+    /// Return the rate of a cell's port: at most an equal part of the central unit's capacity among the cells whose
+    /// packets wait.
+    fn port_bps(&self, number: usize) -> f64 {
+        let bps = self.cells[number].settings.bps;
+        self.config.capacity_bps.map_or(bps, |capacity| {
+            let waiting = self.cells.iter().filter(|it| it.waits(&self.buffer));
+            bps.min(capacity / waiting.count().max(1) as f64)
+        })
     }
 
-    /// Give resource blocks to unsent bytes of the distributed unit, in its order. Return the number of remaining
-    /// blocks.
-    fn finish_cut(&mut self, mut left: u32, tti: u64, now: Time) -> u32 {
-        for number in self.unit.order() {
-            let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
-            if left == 0 || cqi < Cqi::LOWEST {
-                continue;
-            }
-            let user = &mut self.users[number as usize];
-            let most = u64::from(cqi.bytes(left));
-            user.filled = self.unit.unsent(number).min(most);
-            left -= cqi.blocks(user.filled).unwrap_or(0) as u32;
-            user.count_bytes(user.filled, now, self.config.scheduler);
-            if let Some(scheduler) = &mut self.scheduler {
-                scheduler.sent(tti * TTI.0, number, user.filled);
-            }
-            self.schedule.push(number);
-        }
-        left
-    }
-
-    /// Send packets of a user to the distributed unit in at most `left` more resource blocks. Return the blocks used.
-    fn forward(&mut self, best: Contender, left: u32, tti: u64, now: Time) -> u32 {
-        let Contender {
-            turn: Reverse((_, flow)),
-            user: number,
-            cqi,
-            ..
-        } = best;
-        let user = &mut self.users[number as usize];
-        let before = user.filled;
-        let blocks = |bytes| cqi.blocks(bytes).unwrap_or(0);
-        let most = blocks(before) + u64::from(left);
-        if before == 0 {
-            user.filled = self.unit.unsent(number);
-            self.schedule.push(number);
-        }
-        while cqi.whole_blocks(user.filled).is_some_and(|it| it < most)
-            && self.unit.window(number) < self.config.user_packets
-        {
-            let Some(sdu) = self.buffer.pop(number, flow) else {
-                break;
-            };
-            self.unit.accept(number, sdu);
-            user.accepted += 1;
-            user.last = flow;
-            user.filled += u64::from(sdu.bytes);
-        }
-        user.filled = user.filled.min(u64::from(cqi.bytes(most as u32)));
-        user.count_bytes(user.filled - before, now, self.config.scheduler);
-        if let Some(scheduler) = &mut self.scheduler {
-            scheduler.sent(tti * TTI.0, number, user.filled - before);
-        }
-        (blocks(user.filled) - blocks(before)) as u32
-    }
-
-    fn start(&mut self, tti: u64, delivered: &mut Vec<Delivery>) {
-        let seed = self.seed;
-        let chance = |user: u32, number: u64| {
-            let index = (u64::from(user) << 44) ^ number;
-            stream(seed, Purpose::BlockErrors, index).unit()
+    /// Deliver a packet that a device has received, and later ones that waited for it, in order of admission within
+    /// the flow.
+    fn put_in_order(&mut self, received: Delivery, delivered: &mut Vec<Delivery>) {
+        let Delivery { user, sdu } = received;
+        let Some(order) = self.order.get_mut(&sdu.flow) else {
+            return;
         };
-        let counts = &mut self.counts;
-        self.unit.decode(tti, chance, |user, sdu| {
-            counts.delivered += 1;
-            counts.delivered_bytes += u64::from(sdu.bytes);
+        if let Some((_, there)) = order.iter_mut().find(|(it, _)| *it == sdu) {
+            *there = true;
+        }
+        while let Some(&(sdu, true)) = order.front() {
+            order.pop_front();
             delivered.push(Delivery { user, sdu });
-        });
-        let now = Picos(tti * TTI.0);
-        let channels = &mut self.channels;
-        self.unit.send(tti, |user| channels.cqi(user, now));
-        self.due = self.unit.due(tti + 1);
-        for (number, user) in (0..).zip(&mut self.users) {
-            if user.flows == 0 {
-                continue;
-            }
-            let cqi = channels.cqi(number, now);
-            let report = self.unit.report(number);
-            user.reported = Some(threshold(report, cqi, self.config.user_packets));
         }
-    }
-
-    fn feedback(&mut self) {
-        for (number, user) in (0..).zip(&self.users) {
-            if let Some(reported) = user.reported.filter(|_| user.flows > 0) {
-                self.buffer.feedback(number, reported);
-            }
+        if order.is_empty() {
+            self.order.remove(&sdu.flow);
         }
     }
 
@@ -537,22 +404,27 @@ impl Ran {
             return;
         }
         self.sampled = Some(now);
-        let active = (0..).zip(&self.users).filter(|(_, user)| user.flows > 0);
-        let thresholds = active.map(|(number, _)| u64::from(self.buffer.threshold(number)));
+        let active = (0..).zip(&self.flows).filter(|(_, flows)| **flows > 0);
+        let queues = active.flat_map(|(user, _)| self.queues(user));
+        let thresholds = queues.map(|queue| u64::from(self.buffer.threshold(queue)));
+        let forwarded = self.cells.iter().map(|it| it.unit.held() + it.late.len());
         self.series.push(Sample {
             at: now,
             packets: self.buffer.length(),
             bytes: self.buffer.bytes(),
-            forwarded: self.unit.held() as u32,
+            forwarded: forwarded.sum::<usize>() as u32,
             thresholds: thresholds.sum(),
         });
     }
 
-    /// Return the measurements: `users` with a row each, `queues` over time, and `counts`, a single row.
-    pub fn tables(&self) -> Vec<Table> {
-        let users = 0..self.config.users;
+    /// Return the measurements: `users` with a row each, `queues` over time, and `counts`, a single row. by_unit: also
+    /// `units` with a row for each distributed unit, and the units of `users`.
+    pub fn tables(&self, by_unit: bool) -> Vec<Table> {
         let series = |value: fn(&Sample) -> f64| self.series.iter().map(value).collect();
-        let (packets, blocks) = (self.counts, self.unit.counts());
+        let packets = self.counts;
+        let units: Vec<BlockCounts> = self.cells.iter().map(|it| it.unit.counts()).collect();
+        let blocks = |value: fn(&BlockCounts) -> u64| units.iter().map(value);
+        let sum = |value| blocks(value).sum();
         let counts = [
             ("offered_packets", packets.offered),
             ("refused_packets", packets.refused),
@@ -561,19 +433,13 @@ impl Ran {
             ("admitted_bytes", packets.admitted_bytes),
             ("dropped_bytes", packets.dropped_bytes),
             ("delivered_bytes", packets.delivered_bytes),
-            ("block_tries", blocks.sent),
-            ("failed_block_tries", blocks.failed),
-            ("lost_blocks", blocks.lost),
-            ("resource_blocks", blocks.resource_blocks),
+            ("block_tries", sum(|it| it.sent)),
+            ("failed_block_tries", sum(|it| it.failed)),
+            ("lost_blocks", sum(|it| it.lost)),
+            ("resource_blocks", sum(|it| it.resource_blocks)),
         ];
-        vec![
-            Table {
-                name: "users",
-                columns: vec![
-                    ("user", users.clone().map(f64::from).collect()),
-                    ("mean_cqi", users.map(|it| self.channels.mean(it)).collect()),
-                ],
-            },
+        let mut tables = vec![
+            self.users_table(by_unit),
             Table {
                 name: "queues",
                 columns: vec![
@@ -588,7 +454,64 @@ impl Ran {
                 name: "counts",
                 columns: counts.map(|(name, it)| (name, vec![it as f64])).into(),
             },
-        ]
+        ];
+        if by_unit {
+            let column = |value| blocks(value).map(|it| it as f64).collect();
+            let received = self.cells.iter().map(|it| it.received_bytes as f64);
+            let numbers = 0..units.len() as u32;
+            tables.push(Table {
+                name: "units",
+                columns: vec![
+                    ("distributed_unit", numbers.map(f64::from).collect()),
+                    ("received_bytes", received.collect()),
+                    ("block_tries", column(|it| it.sent)),
+                    ("failed_block_tries", column(|it| it.failed)),
+                    ("lost_blocks", column(|it| it.lost)),
+                    ("resource_blocks", column(|it| it.resource_blocks)),
+                ],
+            });
+        }
+        tables
+    }
+
+    /// Return the number of distributed units.
+    pub fn unit_count(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn users_table(&self, by_unit: bool) -> Table {
+        let users = 0..self.config.users;
+        // First or second leg of each user.
+        let column = |second: u32, value: &dyn Fn(u32, &Cell, u32) -> f64| -> Vec<f64> {
+            let queues = users.clone().map(|it| it + second * self.config.users);
+            let value = |queue: u32| {
+                let number = self.cell_of[queue as usize];
+                let cell = &self.cells[number as usize];
+                value(number, cell, cell.place(queue) as u32)
+            };
+            queues.map(value).collect()
+        };
+        let unit = |number: u32, _: &Cell, _: u32| f64::from(number);
+        let mean = |_: u32, cell: &Cell, leg: u32| cell.channels.mean(leg);
+        let mut columns = vec![
+            ("user", users.clone().map(f64::from).collect()),
+            ("mean_cqi", column(0, &mean)),
+        ];
+        if matches!(self.config.cqi, CqiSource::Placed(_)) {
+            let metres = |_: u32, cell: &Cell, leg: u32| cell.channels.metres(leg).unwrap_or(0.0);
+            columns.push(("distance_m", column(0, &metres)));
+        }
+        if by_unit {
+            columns.push(("distributed_unit", column(0, &unit)));
+        }
+        if self.config.dual {
+            columns.push(("second_unit", column(1, &unit)));
+            columns.push(("mean_second_cqi", column(1, &mean)));
+        }
+        Table {
+            name: "users",
+            columns,
+        }
     }
 
     /// Return the admitted bytes that have been neither dropped nor delivered.
@@ -598,18 +521,6 @@ impl Ran {
     }
 }
 
-/// Return the virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole
-/// subframe of the user, which gives a lone user its whole channel, and a packet cut at the subframe's end.
-fn threshold(report: Report, cqi: Cqi, most: u32) -> u32 {
-    let slack = cqi.bits_per_tti().div_ceil(8 * PACKET as u32) + 1;
-    let accepts = (report.departed + slack).saturating_sub(report.again);
-    most.min(report.queue + accepts)
-}
-
-fn to_time(at: Picos) -> Time {
-    Time::from_nanos(at.0 / 1000)
-}
-
 #[cfg(test)]
 mod tests {
     use cellbed_link::Probability;
@@ -617,6 +528,7 @@ mod tests {
 
     use super::config::PFS;
     use super::*;
+    use crate::random::{Purpose, stream};
 
     /// Return a configuration with constant channels and no block errors.
     fn config(cqi: &[u8], scheduler: Scheduler) -> RanConfig {
@@ -692,7 +604,7 @@ mod tests {
     fn a_user_alone_gets_the_rate_of_its_channel_under_all_schedulers() {
         for scheduler in [PFS, MRFS, Scheduler::RoundRobin {}, Scheduler::MaxRate {}] {
             for cqi in [1, 7, 15] {
-                let bytes = u64::from(Cqi::new(cqi).unwrap().bytes(100));
+                let bytes = u64::from(Carrier::default().bytes(Cqi::new(cqi).unwrap(), 100));
                 let [share] = shares(&[cqi], scheduler, 1000)[..] else {
                     panic!("one user");
                 };
@@ -717,7 +629,7 @@ mod tests {
             "{equal:?}"
         );
         let others = shares(&[3, 15], PFS, 2000);
-        let rates = [3, 15].map(|it| f64::from(Cqi::new(it).unwrap().bits_per_tti()));
+        let rates = [3, 15].map(|it| f64::from(Carrier::default().bits(Cqi::new(it).unwrap())));
         let times: Vec<f64> = (0..2).map(|it| others[it] as f64 / rates[it]).collect();
         assert!((times[0] / times[1] - 1.0).abs() < 0.05, "{times:?}");
     }
@@ -820,27 +732,12 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_is_the_queue_and_what_a_tti_takes() {
-        let report = |queue, departed, again| Report {
-            queue,
-            departed,
-            again,
-        };
-        let [worst, best] = [Cqi::LOWEST, Cqi::HIGHEST];
-        assert_eq!(threshold(report(0, 0, 0), best, 1024), 10); // 9 in a subframe, one more
-        assert_eq!(threshold(report(0, 0, 0), worst, 1024), 2);
-        assert_eq!(threshold(report(5, 3, 1), worst, 1024), 5 + 3 - 1 + 2);
-        assert_eq!(threshold(report(5, 0, 4), worst, 1024), 5); // only retransmissions
-        assert_eq!(threshold(report(2000, 3, 1), worst, 1024), 1024);
-    }
-
-    #[test]
     fn sources_wait_for_what_the_lowest_quality_takes() {
         let mut ran = Ran::new(config(&[15], PFS), Admission::Htd, 1);
         assert_eq!(ran.backoff(0), TTI);
-        ran.users[0].accepted = 2; // 24,000 bits at 5,584 a TTI
+        ran.cells[0].legs[0].accepted = 2; // 24,000 bits at 5,584 a TTI
         assert_eq!(ran.backoff(0), Picos(TTI.0 + 24_000 * TTI.0 / 5_584));
-        ran.users[0].accepted = 1000;
+        ran.cells[0].legs[0].accepted = 1000;
         assert_eq!(ran.backoff(0), Picos::from_millis(100));
     }
 
@@ -892,6 +789,193 @@ mod tests {
         assert!((mean / expected - 1.0).abs() < 0.05, "{mean} {expected}");
     }
 
+    /// Return the bytes that the devices of each user receive in 999 TTIs of 1 ms, and check their order. The queues of
+    /// all users are always full.
+    fn received(config: RanConfig) -> Vec<u64> {
+        config.check().unwrap();
+        let users = config.users;
+        let mut ran = Ran::new(config, Admission::Htd, 1);
+        let mut sent = vec![0; users as usize];
+        let mut fill = |ran: &mut Ran, now| {
+            for user in 0..users {
+                while ran.room(user) > 0
+                    && ran.offer(now, user, sdu(user, sent[user as usize])) != Verdict::Refused
+                {
+                    sent[user as usize] += 1;
+                }
+            }
+        };
+        (0..users).for_each(|it| ran.open(it, FlowId(it), 1 << 40));
+        fill(&mut ran, Picos::ZERO);
+        let mut next = vec![0; users as usize];
+        for (_, Delivery { user, sdu }) in run(&mut ran, 1000, fill) {
+            assert_eq!(sdu.sequence, next[user as usize]);
+            next[user as usize] += 1;
+        }
+        next.iter().map(|it| 1500 * u64::from(*it)).collect()
+    }
+
+    fn units(table: &str) -> Vec<UnitConfig> {
+        serde_json::from_str(table).unwrap()
+    }
+
+    /// Check that a number differs from another by less than a share.
+    fn assert_near(number: u64, expected: f64, share: f64) {
+        let ratio = number as f64 / expected;
+        assert!(
+            (ratio - 1.0).abs() < share,
+            "{number} instead of {expected}"
+        );
+    }
+
+    const WHOLE: f64 = 999.0 * 12_756.0;
+
+    #[test]
+    fn users_of_different_units_have_a_whole_cell_each() {
+        for scheduler in [PFS, MRFS, Scheduler::RoundRobin {}] {
+            let config = RanConfig {
+                units: units("[{}, {}]"),
+                ..config(&[15, 15, 15], scheduler)
+            };
+            let shares = received(config);
+            assert_near(shares[1], WHOLE, 0.001);
+            assert_near(shares[0] + shares[2], WHOLE, 0.001);
+        }
+    }
+
+    #[test]
+    fn a_port_shapes_the_traffic_of_its_unit() {
+        let config = RanConfig {
+            units: units(r#"[{"fronthaul_bps": 40e6}, {}]"#),
+            ..config(&[15, 15], PFS)
+        };
+        let shares = received(config);
+        assert_near(shares[0], 0.999 * 40e6 / 8.0, 0.005);
+        assert_near(shares[1], WHOLE, 0.001);
+    }
+
+    #[test]
+    fn units_share_the_capacity_of_the_central_unit_and_leave_nothing_unused() {
+        let config = |units| RanConfig {
+            units,
+            capacity_bps: Some(60e6),
+            ..config(&[15, 15], PFS)
+        };
+        let shares = received(config(units("[{}, {}]")));
+        assert_near(shares[0], 0.999 * 30e6 / 8.0, 0.01);
+        assert_near(shares[1], 0.999 * 30e6 / 8.0, 0.01);
+        let one = received(config(units("[{}]")));
+        assert_near(one[0] + one[1], 0.999 * 60e6 / 8.0, 0.005);
+    }
+
+    #[test]
+    fn the_central_unit_is_a_queue_with_constant_service() {
+        // M/D/1: the mean time is S + ρ S / (2 (1 − ρ)) (Kleinrock, Queueing Systems 1, §5.6).
+        for load in [0.3, 0.6, 0.8] {
+            let service = 20.0; // TTIs of 1500 bytes at 0.6 Mbit/s
+            let config = RanConfig {
+                capacity_bps: Some(0.6e6),
+                ..config(&[15], PFS)
+            };
+            let mut ran = Ran::new(config, Admission::Infinite, 1);
+            let mut arrivals = stream(2, Purpose::Arrivals, 0);
+            ran.open(0, FlowId(0), 1 << 40);
+            let (mut now, mut starts, mut delivered) = (0.0, Vec::new(), Vec::new());
+            // The waiting time by Lindley's recursion, for the same arrivals.
+            let (mut sum, mut count, mut wait, mut waits) = (0.0, 0, 0.0f64, 0.0);
+            let mut take = |ran: &mut Ran, until: Picos, starts: &[f64]| {
+                while let Some(at) = ran.next_event().filter(|it| *it <= until) {
+                    ran.step(at, &mut delivered);
+                    for it in delivered.drain(..) {
+                        sum += at.0 as f64 / TTI.0 as f64 - starts[it.sdu.sequence as usize];
+                        count += 1;
+                    }
+                }
+            };
+            for sequence in 0..20_000 {
+                let gap = service / load * arrivals.exponential();
+                now += gap;
+                if sequence > 0 {
+                    wait = (wait + service - gap).max(0.0);
+                }
+                waits += wait;
+                let at = Picos((now * TTI.0 as f64) as u64);
+                take(&mut ran, at, &starts);
+                starts.push(now);
+                ran.offer(at, 0, sdu(0, sequence));
+            }
+            take(&mut ran, Picos(u64::MAX), &starts);
+            assert_eq!(count, 20_000);
+            let [mean, waits] = [sum, waits].map(|it| it / f64::from(count));
+            let expected = load * service / (2.0 * (1.0 - load));
+            assert!(
+                (waits / expected - 1.0).abs() < 0.1,
+                "{load}: {waits} {expected}"
+            );
+            // Up to a TTI until a subframe is filled if the queue is empty, the fronthaul, up to a TTI until a subframe
+            // begins, and its TTI.
+            let radio = mean - waits - service;
+            assert!((1.1..3.1).contains(&radio), "{load}: {mean} {waits}");
+        }
+    }
+
+    #[test]
+    fn slots_of_nr_carry_the_rate_of_their_carrier() {
+        for spacing in [15, 30, 60, 120] {
+            let table = format!(
+                r#"[{{"carrier": {{"kind": "nr", "bandwidth_mhz": 50, "spacing_khz": {spacing}}},
+                    "fronthaul_ps": 20000000}}]"#
+            );
+            let config = RanConfig {
+                units: units(&table),
+                ..config(&[9, 9], PFS)
+            };
+            let carrier = config.units()[0].carrier;
+            let bits = f64::from(carrier.bits(Cqi::new(9).unwrap()));
+            let rate = bits / carrier.tti.as_secs_f64();
+            let shares = received(config);
+            assert_near(shares[0], 0.999 * rate / 16.0, 0.01);
+            assert_near(shares[1], 0.999 * rate / 16.0, 0.01);
+        }
+    }
+
+    #[test]
+    fn two_units_add_up_for_a_user_and_keep_the_order_of_each_flow() {
+        let dual = |units, cqi: &[u8], scheduler| RanConfig {
+            units,
+            dual: true,
+            ..config(cqi, scheduler)
+        };
+        for scheduler in [PFS, MRFS] {
+            let shares = received(dual(units("[{}, {}]"), &[15], scheduler));
+            assert_near(shares[0], 2.0 * WHOLE, 0.002);
+        }
+        // LTE as the master, and NR of 50 MHz: the split follows the thresholds, hence the rates.
+        let nr = units(r#"[{}, {"carrier": {"kind": "nr", "bandwidth_mhz": 50}}]"#);
+        let config = dual(nr, &[15, 15], PFS);
+        let second = config.units()[1].carrier;
+        let rate = f64::from(second.bits(Cqi::HIGHEST)) / second.tti.as_secs_f64();
+        let shares = received(config);
+        assert_near(shares[0] + shares[1], WHOLE + 0.999 * rate / 8.0, 0.01);
+        assert_near(shares[0], shares[1] as f64, 0.05);
+    }
+
+    #[test]
+    fn a_user_with_two_units_has_room_in_two_queues() {
+        let config = RanConfig {
+            units: units("[{}, {}]"),
+            dual: true,
+            buffer_bytes: Some(30_000),
+            ..config(&[15; 4], PFS)
+        };
+        let mut ran = Ran::new(config, Admission::Htd, 1);
+        ran.open(0, FlowId(0), 15_000);
+        assert_eq!(ran.room(0), 20);
+        let verdicts = (0..21).map(|it| ran.offer(Picos::ZERO, 0, sdu(0, it)));
+        assert_eq!(verdicts.filter(|it| *it == Verdict::Admitted).count(), 20);
+        assert_eq!([0, 4].map(|queue| ran.buffer.queue(queue)), [10, 10]);
+    }
+
     proptest! {
         /// Bytes are conserved and no admitted packet is lost, for any offers and block errors.
         #[test]
@@ -900,9 +984,15 @@ mod tests {
             cqi in prop::array::uniform4(1..=15u8),
             admission in prop::sample::select(vec![Admission::Htd, Admission::Lqd, Admission::Tail]),
             mrfs: bool,
+            (count, dual) in (1..=3usize, any::<bool>()),
+            port in prop::sample::select(vec![2e6, 10e9]),
             seed: u64,
         ) {
             let config = RanConfig {
+                units: vec![UnitConfig::default(); count],
+                dual: dual && count > 1,
+                fronthaul_bps: port,
+                capacity_bps: (seed % 2 == 0).then_some(20e6),
                 block_errors: Probability::new(0.3).unwrap(),
                 buffer_bytes: Some(30_000),
                 ..config(&cqi, if mrfs { MRFS } else { PFS })

@@ -1,6 +1,6 @@
-//! Mobile users behind a host that is the central unit of their radio access network.
+//! Mobile users behind hosts that are the central units of their radio access networks.
 //!
-//! [`Mobile`] combines the network with wired transports, as the paper on pDCell does with pHost and TCP (§2.2):
+//! [`Mobile`] combines the networks with wired transports, as the paper on pDCell does with pHost and TCP (§2.2):
 //!
 //! * A transport of the data centre ends at the central unit. Packets for its receiver wait in the user's queue;
 //!   refused packets are lost for the receiver.
@@ -11,74 +11,101 @@ use std::collections::VecDeque;
 use super::arrivals::Arrivals;
 use super::{AnyTransport, Transport, packets};
 use crate::ran::{Admission, Delivery, Ran, RanConfig, Sdu, Verdict};
-use crate::units::{FlowId, HostId, Picos};
+use crate::random::nth_seed;
+use crate::units::{FlowId, HostId};
 use crate::{Fabric, FlowMap, HEADER, Packet};
 use cellbed_tcp::slab::Slab;
 
-/// Wake-ups of the radio access network, and of acknowledgements on the uplink. Transports use the lower bits.
+/// Wake-ups of radio access networks, and of acknowledgements on their uplinks, by the number of the network.
+/// Transports use the lower bits.
 const RADIO: u64 = 1 << 61;
 const UPLINK: u64 = 1 << 60;
 
-/// A radio access network driven by the events of the fabric.
+/// Radio access networks driven by the events of the fabric.
 #[derive(Debug)]
 pub(super) struct Access {
-    pub(super) ran: Box<Ran>,
-    armed: bool,
+    rans: Vec<Ran>,
+    /// Networks with a requested wake-up.
+    armed: Vec<bool>,
 }
 
 impl Access {
-    pub(super) fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
+    pub(super) fn new(configs: Vec<RanConfig>, otherwise: Admission, seed: u64) -> Self {
+        let numbered = (0..).zip(configs);
+        let rans = numbered.map(|(it, config)| Ran::new(config, otherwise, nth_seed(seed, it)));
+        let rans: Vec<Ran> = rans.collect();
         Self {
-            ran: Box::new(Ran::new(config, otherwise, seed)),
-            armed: false,
+            armed: vec![false; rans.len()],
+            rans,
         }
     }
 
-    /// Return the central unit's host.
-    pub(super) fn host(&self) -> HostId {
-        HostId(self.ran.config().host)
+    /// Return the networks.
+    pub(super) fn rans(&self) -> &[Ran] {
+        &self.rans
+    }
+
+    /// Return the number of the network whose central unit is this host; the first if none.
+    fn number(&self, at: HostId) -> usize {
+        let mut hosts = self.rans.iter().map(|it| it.config().host);
+        hosts.position(|it| it == at.0).unwrap_or_default()
+    }
+
+    /// Return the network behind a central unit.
+    pub(super) fn at(&self, unit: HostId) -> &Ran {
+        &self.rans[self.number(unit)]
     }
 
     /// Open a flow to a user.
     pub(super) fn open(&mut self, net: &Fabric, id: FlowId, user: u32) {
-        let bytes = net.flow(id).bytes;
-        let headers = u64::from(packets(bytes)) * u64::from(HEADER);
-        self.ran.set_time(net.now());
-        self.ran.open(user, id, bytes + headers);
+        let flow = net.flow(id);
+        let headers = u64::from(packets(flow.bytes)) * u64::from(HEADER);
+        let number = self.number(flow.destination);
+        self.rans[number].set_time(net.now());
+        self.rans[number].open(user, id, flow.bytes + headers);
     }
 
-    /// Offer a packet for a user to the central unit.
-    pub(super) fn offer(&mut self, net: &mut Fabric, user: u32, sdu: Sdu) -> Verdict {
-        let verdict = self.ran.offer(net.now(), user, sdu);
-        self.arm(net);
+    /// Close a flow to a user behind a central unit.
+    pub(super) fn close(&mut self, unit: HostId, user: u32, id: FlowId) {
+        let number = self.number(unit);
+        self.rans[number].close(user, id);
+    }
+
+    /// Offer a packet for a user to its central unit.
+    pub(super) fn offer(&mut self, net: &mut Fabric, unit: HostId, user: u32, sdu: Sdu) -> Verdict {
+        let number = self.number(unit);
+        let verdict = self.rans[number].offer(net.now(), user, sdu);
+        self.arm(net, number);
         verdict
     }
 
-    fn arm(&mut self, net: &mut Fabric) {
-        if let Some(at) = self.ran.next_event().filter(|_| !self.armed) {
-            self.armed = true;
-            net.wake(at, RADIO);
+    fn arm(&mut self, net: &mut Fabric, number: usize) {
+        let next = self.rans[number].next_event();
+        if let Some(at) = next.filter(|_| !self.armed[number]) {
+            self.armed[number] = true;
+            net.wake(at, RADIO | number as u64);
         }
     }
 
-    /// Process a wake-up; return whether it belongs to the radio access network.
+    /// Process a wake-up; return the central unit if the wake-up belongs to one.
     pub(super) fn wake(
         &mut self,
         net: &mut Fabric,
         token: u64,
         delivered: &mut Vec<Delivery>,
-    ) -> bool {
-        if token != RADIO {
-            return false;
+    ) -> Option<HostId> {
+        if token & RADIO == 0 {
+            return None;
         }
-        self.armed = false;
-        self.ran.step(net.now(), delivered);
-        self.arm(net);
-        true
+        let number = (token & !RADIO) as usize;
+        self.armed[number] = false;
+        self.rans[number].step(net.now(), delivered);
+        self.arm(net, number);
+        Some(HostId(self.rans[number].config().host))
     }
 }
 
-/// A transport and the radio access network behind one of its hosts.
+/// A transport and the radio access networks behind some of its hosts.
 #[derive(Debug)]
 pub struct Mobile {
     inner: AnyTransport,
@@ -86,16 +113,17 @@ pub struct Mobile {
     /// True if the receivers are the devices.
     end_to_end: bool,
     flows: FlowMap<State>,
-    /// Packets in the radio access network, by SDU number.
+    /// Packets in the radio access networks, by SDU number.
     packets: Slab<Packet>,
-    /// Packets from devices on the uplink.
-    uplink: VecDeque<(Picos, HostId, Packet)>,
+    /// Packets from devices on the uplink of each network.
+    uplinks: Vec<VecDeque<(HostId, Packet)>>,
     delivered: Vec<Delivery>,
 }
 
 /// A flow to a user.
 #[derive(Debug)]
 struct State {
+    unit: HostId,
     user: u32,
     /// Packets that the central unit has received.
     admitted: Arrivals,
@@ -104,14 +132,19 @@ struct State {
 }
 
 impl Mobile {
-    pub(super) fn new(inner: AnyTransport, end_to_end: bool, config: RanConfig, seed: u64) -> Self {
+    pub(super) fn new(
+        inner: AnyTransport,
+        end_to_end: bool,
+        configs: Vec<RanConfig>,
+        seed: u64,
+    ) -> Self {
         Self {
             inner,
-            access: Access::new(config, Admission::Tail, seed),
+            uplinks: vec![VecDeque::new(); configs.len()],
+            access: Access::new(configs, Admission::Tail, seed),
             end_to_end,
             flows: FlowMap::default(),
             packets: Slab::default(),
-            uplink: VecDeque::new(),
             delivered: Vec::new(),
         }
     }
@@ -121,20 +154,20 @@ impl Mobile {
         self.inner.failure()
     }
 
-    /// Return the radio access network.
-    pub fn ran(&self) -> &Ran {
-        &self.access.ran
+    /// Return the radio access networks.
+    pub fn rans(&self) -> &[Ran] {
+        self.access.rans()
     }
 
     /// Send any packet of an end-to-end transport to a user's device.
-    fn send_to_device(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
+    fn send_to_device(&mut self, net: &mut Fabric, at: HostId, user: u32, packet: Packet) {
         let sequence = self.packets.insert(packet);
         let sdu = Sdu {
             flow: packet.flow,
             sequence,
             bytes: packet.size,
         };
-        match self.access.offer(net, user, sdu) {
+        match self.access.offer(net, at, user, sdu) {
             Verdict::Admitted => {}
             Verdict::Refused => self.drop(net, sequence),
             Verdict::InPlaceOf(_, dropped) => self.drop(net, dropped.sequence),
@@ -147,8 +180,7 @@ impl Mobile {
     }
 
     /// Pass a data packet to a receiver in the central unit.
-    fn pass_to_receiver(&mut self, net: &mut Fabric, user: u32, packet: Packet) {
-        let at = self.access.host();
+    fn pass_to_receiver(&mut self, net: &mut Fabric, at: HostId, user: u32, packet: Packet) {
         let Some(state) = self.flows.get_mut(&packet.flow) else {
             return self.inner.receive(net, at, packet);
         };
@@ -158,7 +190,7 @@ impl Mobile {
                 sequence: packet.sequence,
                 bytes: packet.size,
             };
-            if self.access.offer(net, user, sdu) != Verdict::Admitted {
+            if self.access.offer(net, at, user, sdu) != Verdict::Admitted {
                 return self.inner.on_drop(net, packet);
             }
             state.admitted.insert(packet.sequence);
@@ -166,11 +198,11 @@ impl Mobile {
         self.inner.receive(net, at, packet);
     }
 
-    fn deliver(&mut self, net: &mut Fabric, delivery: Delivery) {
+    fn deliver(&mut self, net: &mut Fabric, at: HostId, delivery: Delivery) {
         let id = delivery.sdu.flow;
         if self.end_to_end {
             let packet = self.packets.remove(delivery.sdu.sequence);
-            return self.inner.receive(net, self.access.host(), packet);
+            return self.inner.receive(net, at, packet);
         }
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -184,7 +216,7 @@ impl Mobile {
     /// Close a finished flow.
     fn close(&mut self, net: &mut Fabric, id: FlowId) {
         if let Some(state) = self.flows.remove(&id) {
-            self.access.ran.close(state.user, id);
+            self.access.close(state.unit, state.user, id);
             net.release(id);
         }
     }
@@ -196,6 +228,7 @@ impl Transport for Mobile {
         if let Some(user) = flow.user {
             self.access.open(net, id, user);
             let state = State {
+                unit: flow.destination,
                 user,
                 admitted: Arrivals::default(),
                 missing: packets(flow.bytes),
@@ -213,22 +246,25 @@ impl Transport for Mobile {
             return self.inner.receive(net, at, packet);
         };
         let user = state.user;
-        let at_unit = at == self.access.host();
+        let unit = state.unit;
+        let at_unit = at == unit;
         match (at_unit, self.end_to_end) {
-            (true, true) => self.send_to_device(net, user, packet),
+            (true, true) => self.send_to_device(net, at, user, packet),
             (false, true) => {
-                let due = net.now() + self.access.ran.config().uplink_ps;
-                self.uplink.push_back((due, at, packet));
-                net.wake(due, UPLINK);
+                let number = self.access.number(unit);
+                let due = net.now() + self.rans()[number].config().uplink_ps;
+                self.uplinks[number].push_back((at, packet));
+                net.wake(due, UPLINK | number as u64);
             }
-            (true, false) if packet.size > HEADER => self.pass_to_receiver(net, user, packet),
+            (true, false) if packet.size > HEADER => self.pass_to_receiver(net, at, user, packet),
             _ => self.inner.receive(net, at, packet),
         }
     }
 
     fn wake(&mut self, net: &mut Fabric, token: u64) {
-        if token == UPLINK {
-            if let Some((_, at, packet)) = self.uplink.pop_front() {
+        if token & UPLINK != 0 {
+            let number = (token & !UPLINK) as usize;
+            if let Some((at, packet)) = self.uplinks[number].pop_front() {
                 self.inner.receive(net, at, packet);
                 if !net.is_live(packet.flow) {
                     self.close(net, packet.flow);
@@ -237,9 +273,9 @@ impl Transport for Mobile {
             return;
         }
         let mut delivered = std::mem::take(&mut self.delivered);
-        if self.access.wake(net, token, &mut delivered) {
+        if let Some(at) = self.access.wake(net, token, &mut delivered) {
             for delivery in delivered.drain(..) {
-                self.deliver(net, delivery);
+                self.deliver(net, at, delivery);
             }
         } else {
             self.inner.wake(net, token);

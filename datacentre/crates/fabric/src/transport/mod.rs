@@ -196,12 +196,12 @@ transports! {
 }
 
 impl AnyTransport {
-    /// Return the transport with mobile users behind one of the hosts. config: a [checked](RanConfig::check) one.
-    pub fn with_ran(self, config: RanConfig, seed: u64) -> Result<Self, DescriptionError> {
-        let drops = config.drops_admitted();
+    /// Return the transport with mobile users behind some of the hosts. configs: [checked](RanConfig::check) ones.
+    pub fn with_rans(self, configs: Vec<RanConfig>, seed: u64) -> Result<Self, DescriptionError> {
+        let drops = configs.iter().any(RanConfig::drops_admitted);
         let users = self.mobile_users();
         let text = match (self, users) {
-            (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_ran(config, seed))),
+            (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_rans(configs, seed))),
             (_, MobileUsers::Own) => "there is one already",
             (_, MobileUsers::None) => {
                 "the transport repeats packets after microseconds, long before a device can answer: use another"
@@ -210,16 +210,32 @@ impl AnyTransport {
                 "LQD and ADMISSION_REPLACES drop packets that a transport ending at the central unit will not send again"
             }
             (inner, _) => {
-                let mobile = Mobile::new(inner, users == MobileUsers::EndToEnd, config, seed);
+                let mobile = Mobile::new(inner, users == MobileUsers::EndToEnd, configs, seed);
                 return Ok(Self::Mobile(Box::new(mobile)));
             }
         };
         refuse(text)
     }
 
-    /// Return the measurements besides flows and ports.
+    /// Return the measurements besides flows and ports. Tables of several radio access networks have a column with the
+    /// central unit's host.
     pub fn tables(&self) -> Vec<Table> {
-        self.ran().map_or_else(Vec::new, Ran::tables)
+        let rans = self.rans();
+        let by_unit = rans.iter().map(Ran::unit_count).sum::<usize>() > 1;
+        let mut merged: Vec<Table> = Vec::new();
+        for ran in rans {
+            for mut table in ran.tables(by_unit) {
+                if rans.len() > 1 {
+                    let hosts = vec![f64::from(ran.config().host); table.columns[0].1.len()];
+                    table.columns.insert(0, ("central_unit", hosts));
+                }
+                match merged.iter_mut().find(|it| it.name == table.name) {
+                    Some(before) => before.append(table),
+                    None => merged.push(table),
+                }
+            }
+        }
+        merged
     }
 
     /// Return the error of a C header that ended its use.
@@ -229,15 +245,15 @@ impl AnyTransport {
             Self::Mobile(mobile) => mobile.failure(),
             _ => None,
         };
-        own.or_else(|| self.ran().and_then(Ran::failure))
+        own.or_else(|| self.rans().iter().find_map(Ran::failure))
     }
 
-    /// Return the radio access network, if any.
-    pub fn ran(&self) -> Option<&Ran> {
+    /// Return the radio access networks.
+    pub fn rans(&self) -> &[Ran] {
         match self {
-            Self::Pdcell(hosts) => hosts.ran(),
-            Self::Mobile(mobile) => Some(mobile.ran()),
-            _ => None,
+            Self::Pdcell(hosts) => hosts.rans(),
+            Self::Mobile(mobile) => mobile.rans(),
+            _ => &[],
         }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! * A user gets credits only for the room in its queue up to the threshold, less the outstanding credits.
 //! * A credit is valid from t_s after its arrival until t_e = t_s + 1.5 packet times. A credit without an admitted
-//!   packet within 9 more packet times is granted again.
+//!   packet within 9 more packet times, and the time of hosts of the core on the way, is granted again.
 //! * After such a credit, or a refused packet, the source must wait for TTI + α, or until a packet of the flow is
 //!   admitted. The t_s of a credit granted meanwhile is the rest of this wait ([`BackoffFrom`]); other credits have
 //!   t_s = 0.
@@ -152,17 +152,19 @@ impl PdcellHosts {
         }
     }
 
-    /// Add a radio access network behind one of the hosts.
-    pub(super) fn with_ran(mut self, config: RanConfig, seed: u64) -> Self {
-        let groups = vec![Group::default(); config.users as usize + 1];
-        self.hosts[config.host as usize].groups = groups;
-        self.access = Some(Access::new(config, Admission::Htd, seed));
+    /// Add radio access networks behind some of the hosts.
+    pub(super) fn with_rans(mut self, configs: Vec<RanConfig>, seed: u64) -> Self {
+        for config in &configs {
+            let groups = vec![Group::default(); config.users as usize + 1];
+            self.hosts[config.host as usize].groups = groups;
+        }
+        self.access = Some(Access::new(configs, Admission::Htd, seed));
         self
     }
 
-    /// Return the radio access network, if any.
-    pub fn ran(&self) -> Option<&Ran> {
-        self.access.as_ref().map(|access| &*access.ran)
+    /// Return the radio access networks.
+    pub fn rans(&self) -> &[Ran] {
+        self.access.as_ref().map_or(&[], Access::rans)
     }
 
     /// Add a flow at its destination.
@@ -246,8 +248,9 @@ impl PdcellHosts {
             return;
         };
         state.again.insert(packet);
-        if let (Some(user), Some(access)) = (net.flow(id).user, &self.access) {
-            state.not_before = net.now() + access.ran.backoff(user);
+        let flow = net.flow(id);
+        if let (Some(user), Some(access)) = (flow.user, &self.access) {
+            state.not_before = net.now() + access.at(flow.destination).backoff(user);
         }
         self.list(net, id);
     }
@@ -290,7 +293,7 @@ impl PdcellHosts {
                 return None;
             }
             if let (Some(user), Some(access)) = (index.checked_sub(1), &self.access)
-                && access.ran.room(user as u32) <= group.outstanding
+                && access.at(at).room(user as u32) <= group.outstanding
             {
                 return None;
             }
@@ -316,9 +319,9 @@ impl PdcellHosts {
         let delay = match (net.flow(id).user, &self.access) {
             (Some(user), Some(access))
                 if state.not_before > Picos::ZERO
-                    && access.ran.config().readings.backoff_from == BackoffFrom::Credit =>
+                    && access.at(at).config().readings.backoff_from == BackoffFrom::Credit =>
             {
-                access.ran.backoff(user)
+                access.at(at).backoff(user)
             }
             _ => state.not_before.since(now),
         };
@@ -326,7 +329,7 @@ impl PdcellHosts {
         let host = &mut self.hosts[at.index()];
         host.next_turn = now + host.packet_time;
         let spans = self.constants.credit_life + self.constants.detection;
-        let deadline = now + delay + host.packet_time * spans;
+        let deadline = now + delay + host.packet_time * spans + net.detour(id);
         self.await_packet(net, id, packet, deadline);
         self.list(net, id);
         net.send(
@@ -401,7 +404,7 @@ impl PdcellHosts {
                 sequence: packet,
                 bytes: data.size,
             };
-            match access.offer(net, user, sdu) {
+            match access.offer(net, at, user, sdu) {
                 Verdict::Admitted => {}
                 Verdict::Refused => {
                     self.forget(net, id, packet, None);
@@ -440,7 +443,7 @@ impl PdcellHosts {
         }
         let flow = *net.flow(id);
         if let (Some(user), Some(access)) = (flow.user, &mut self.access) {
-            access.ran.close(user, id);
+            access.close(flow.destination, user, id);
         }
         net.finish(id);
         acknowledge(net, id);
@@ -498,9 +501,8 @@ impl Transport for PdcellHosts {
     fn wake(&mut self, net: &mut Fabric, token: u64) {
         let mut delivered = std::mem::take(&mut self.delivered);
         if let Some(access) = &mut self.access
-            && access.wake(net, token, &mut delivered)
+            && let Some(at) = access.wake(net, token, &mut delivered)
         {
-            let at = access.host();
             for delivery in delivered.drain(..) {
                 self.count_delivery(net, delivery.sdu.flow);
             }
@@ -635,7 +637,7 @@ mod tests {
             },
             ..RanConfig::default()
         };
-        let inner = PdcellHosts::new(PdcellConfig::default(), &net).with_ran(config, 1);
+        let inner = PdcellHosts::new(PdcellConfig::default(), &net).with_rans(vec![config], 1);
         let watched = Watched {
             inner,
             credits: Vec::new(),
@@ -653,7 +655,7 @@ mod tests {
                 .all(|it| it.outstanding == 0 && it.wanting.is_empty())
         );
         assert!(inner.flows.is_empty());
-        let refused = inner.ran().unwrap().counts().refused;
+        let refused = inner.rans()[0].counts().refused;
         (records, credits.clone(), refused)
     }
 

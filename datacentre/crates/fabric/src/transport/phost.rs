@@ -280,7 +280,7 @@ impl PhostHosts {
             state.granted += 1;
             if state.granted == state.goal {
                 incoming.standing = Standing::Granted;
-                incoming.not_before = now + host.reissue;
+                incoming.not_before = now + host.reissue + net.detour(id);
             }
             net.send(at, token);
             return true;

@@ -27,7 +27,7 @@ fn run(
 }
 
 fn ran(simulation: &Simulation<AnyTransport>) -> &Ran {
-    simulation.transport().ran().unwrap()
+    &simulation.transport().rans()[0]
 }
 
 const PDCELL: &str = r#"{"kind": "pdcell"}"#;
@@ -71,7 +71,7 @@ fn flows_between_hosts_need_no_radio() {
     let traffic = r#"{"flows": 300, "load": 0.5, "sizes": [[1460, 0.5], [146000, 1]]}"#;
     let (records, simulation) = run(PDCELL, traffic, "null", 1);
     assert_eq!(records.len(), 300);
-    assert!(simulation.transport().ran().is_none());
+    assert!(simulation.transport().rans().is_empty());
     // On an empty network a packet waits for the request only.
     let (records, _) = run(PDCELL, r#"{"trace": [[1460, 5, 0, 0]]}"#, "null", 1);
     assert!((1.0..1.02).contains(&records[0].slowdown()));
@@ -165,6 +165,74 @@ fn transports_of_the_data_centre_end_at_the_central_unit() {
     let (records, simulation) = run(phost, r#"{"trace": [[1460, 5, 0, 0, 1]]}"#, CLEAR, 1);
     assert_eq!(records[0].end.0, 2_000_000_000);
     assert_eq!(ran(&simulation).counts().delivered, 1);
+}
+
+/// Two central units with two distributed units each, and hosts of the core on the way to the first.
+const CELLS: &str = r#"[
+    {"host": 7, "users": 10, "units": [{}, {"carrier": {"kind": "nr", "bandwidth_mhz": 20}}], "dual": true,
+     "through": [2, 4], "through_ps": 20000000, "share": 0.7, "load_of": "cell", "cqi": {"kind": "placed"}},
+    {"host": 3, "users": 30, "units": [{}, {"fronthaul_bps": 20e6}], "capacity_bps": 100e6, "buffer_bytes": 300000}
+]"#;
+
+#[test]
+fn all_flows_to_users_of_several_central_units_end() {
+    for transport in [PDCELL, r#"{"kind": "phost"}"#, r#"{"kind": "tcp"}"#] {
+        let (records, simulation) = busy(transport, CELLS, 4);
+        assert_eq!(records.len(), 150, "{transport}");
+        let users = |host| {
+            let to = records
+                .iter()
+                .filter(move |it| it.flow.destination.0 == host && it.flow.user.is_some());
+            to.collect::<Vec<_>>()
+        };
+        // 10 of 40 users.
+        let [first, second] = [users(7), users(3)];
+        assert!(
+            second.len() > 2 * first.len() && first.len() > 10,
+            "{transport}"
+        );
+        for (ran, flows) in simulation.transport().rans().iter().zip([first, second]) {
+            let bytes: u64 = flows.iter().map(|it| it.flow.bytes).sum();
+            assert!(ran.counts().delivered_bytes > bytes, "{transport}");
+            assert_eq!(ran.held_bytes(), 0, "{transport}");
+        }
+        let tables = simulation.transport().tables();
+        let rows = |name| {
+            let table = tables.iter().find(|it| it.name == name).unwrap();
+            assert!(
+                table
+                    .columns
+                    .iter()
+                    .all(|it| it.1.len() == table.columns[0].1.len())
+            );
+            table.columns[0].1.len()
+        };
+        assert_eq!(["users", "units", "counts"].map(rows), [40, 4, 2]);
+    }
+}
+
+#[test]
+fn hosts_of_the_core_delay_a_flow_on_each_pass() {
+    let end = |transport: &str, bytes: u64, radio: &str| {
+        let trace = format!(r#"{{"trace": [[{bytes}, 5, 0, 0, 1]]}}"#);
+        let (records, _) = run(transport, &trace, radio, 1);
+        records[0].end.0 / 1_000_000_000
+    };
+    let through = |stops| {
+        let keys = format!(r#"{{"through": {stops}, "through_ps": 2000000000, "#);
+        CLEAR.replacen('{', &keys, 1)
+    };
+    let two = through("[3, 8]");
+    // 8 packets come with the request, after 4 ms.
+    assert_eq!(end(PDCELL, 11_680, CLEAR), 2);
+    assert_eq!(end(PDCELL, 11_680, &two), 6);
+    // Of 10 packets 8 have a credit at once: request, credit and data, then another credit and data, 4 ms each.
+    assert_eq!(end(PDCELL, 14_600, &two), 22);
+    // SYN, its answer and data.
+    let tcp = r#"{"kind": "tcp"}"#;
+    assert_eq!(end(tcp, 1460, &two) - end(tcp, 1460, CLEAR), 12);
+    // A source among the hosts of the core does not pass itself.
+    assert_eq!(end(PDCELL, 11_680, &through("[3, 5]")), 4);
 }
 
 #[test]
