@@ -143,6 +143,83 @@ def test_a_radio_cell_is_reported(tmp_path: Path) -> None:
     assert "radio.cqi.files" in done.stderr
 
 
+CELLS: list[dict[str, Any]] = [
+    {
+        "host": "host-1",
+        "users": 6,
+        "dus": [{}, {"carrier": {"kind": "nr", "bandwidth": "50 MHz"}, "fronthaul_delay": "50 us"}],
+        "dual": True,
+        "through": ["host-2", "host-3"],
+        "through_delay": "10 us",
+        "load_of": "cell",
+    },
+    {"host": "host-4", "users": 9, "dus": 3, "capacity": "150 Mbit/s", "cqi": "placed"},
+]
+HOSTS = ["host-1", "host-4"]
+
+
+def test_results_name_the_central_and_distributed_units_of_flows(tmp_path: Path) -> None:
+    path = write(tmp_path, radio=CELLS, traffic=GOOD["traffic"] | {"flows": 80}, seed=2)
+    done = cellbed("simulate", path, "--seeds", 2, "--json", "--out", tmp_path, cwd=tmp_path, status=0)
+    summary = json.loads(done.stdout)
+    folder = Path(summary["folder"])
+    tables = {name: pl.read_parquet(folder / f"radio-{name}.parquet") for name in ("users", "units", "counts")}
+    rows = {name: [len(table.filter(central_unit=host)) for host in HOSTS] for name, table in tables.items()}
+    assert rows == {"users": [12, 18], "units": [4, 6], "counts": [2, 2]}
+    flows = pl.read_parquet(folder / "flows.parquet")
+    assert flows["fct_s"].null_count() == 0
+    assert set(flows["central_unit"]) == set(HOSTS)
+    first, second = (flows.filter(central_unit=name) for name in HOSTS)
+    assert (first["user"] % 2 == first["distributed_unit"]).all()
+    assert ((first["user"] + 1) % 2 == first["second_unit"]).all()
+    assert (second["user"] % 3 == second["distributed_unit"]).all()
+    assert second["second_unit"].null_count() == len(second)
+    placed = tables["users"].filter(central_unit="host-4")
+    assert placed["distance_m"].is_between(35, 500).all()
+    units = summary["runs"][0]["radio"][1]["units"]
+    assert [unit["distributed_unit"] for unit in units] == [0, 1, 2]
+    assert {unit["central_unit"] for unit in units} == {"host-4"}
+    received = tables["units"].group_by("central_unit").agg(pl.col("received_bytes").sum())
+    assert dict(received.rows()) == dict(
+        tables["counts"].group_by("central_unit").agg(pl.col("delivered_bytes").sum()).rows()
+    )
+    page = (folder / "report.html").read_text()
+    assert "Distributed unit" in page
+    assert "host-4, 2" in page
+    assert " at host-1, seed 2" in page
+    again = simulate(path)
+    assert again.flows.equals(flows.filter(seed=2).drop("seed"))
+
+
+def test_one_radio_table_may_be_a_list(tmp_path: Path) -> None:
+    traffic = GOOD["traffic"] | {"flows": 30}
+    one, listed = (simulate(write(tmp_path, radio=radio, traffic=traffic)) for radio in ({"dus": 1}, [{}]))
+    assert one.flows.equals(listed.flows)
+    assert "central_unit" not in one.flows.columns
+
+
+@pytest.mark.parametrize("flows", [2, 4])
+@pytest.mark.parametrize(
+    ("carrier", "mbit_s"),
+    # Two layers of the highest quality: of LTE the bits of a subframe, of NR the formula of TS 38.306, §4.1.2.
+    [
+        ({"kind": "lte", "bandwidth": "5 MHz"}, 37.688),
+        ("lte", 102.048),
+        ({"kind": "nr", "bandwidth": "20 MHz", "spacing": "15 kHz", "modulation": "64QAM"}, 170.06),
+        ({"kind": "nr", "bandwidth": "100 MHz", "spacing": "30 kHz"}, 1168.5),
+    ],
+)
+def test_users_share_the_peak_rate_of_a_carrier(tmp_path: Path, flows: int, carrier: Any, mbit_s: float) -> None:
+    size = 30_000_000
+    (tmp_path / "flows.txt").write_text("".join(f"{it} {size} {1 + it} 0 0 {it % 2}\n" for it in range(flows)))
+    radio: dict[str, Any] = {"users": 2, "carrier": carrier, "block_errors": 0, "cqi": {"kind": "fixed", "low": 15}}
+    found = simulate(write(tmp_path, radio=radio, traffic={"trace": "flows.txt"}))
+    expected = flows * size * 1500 / 1460 * 8 / (mbit_s * 1e6)
+    assert found.flows["fct_s"].max() == pytest.approx(expected, rel=0.02)
+    if flows == 2:  # of several flows to a user the first one ends earlier
+        assert found.flows["fct_s"].min() == pytest.approx(expected, rel=0.05)
+
+
 def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:
     trace = tmp_path / "flows.txt"
     trace.write_text("7 2920 0 2 1000000.5\n8 14600 0 1 1000000.25\n")
@@ -226,6 +303,24 @@ def test_a_path_may_be_longer_than_the_timeouts_of_a_transport(tmp_path: Path) -
             "transport.repeats_carry_data: a repeated packet without data does not reach a user",
         ),
         ({"radio": {"cqi": {"kind": "trace", "files": ["zero.txt"]}}}, "zero.txt: no channel quality above 0"),
+        ({"radio": [{}, {"hosts": "host-1"}]}, "radio[1].hosts: unknown key; did you mean 'host'?"),
+        ({"radio": [{}, {}]}, "radio[1]: two radio tables with one central unit"),
+        ({"radio": [{"users": 99_999}, {"host": "host-1"}]}, "radio[0].users: 100099 users of all radio tables"),
+        ({"radio": [{}, {"host": "host-9"}]}, "radio[1].host: there is no host 'host-9'"),
+        ({"radio": [{}, {"host": "host-1", "share": 0.5}]}, "radio[1].share: applies to all radio tables"),
+        ({"radio": {"carrier": {"kind": "lte", "bandwidth": "7 MHz"}}}, "radio.carrier.bandwidth: '7 MHz' is not"),
+        (
+            {"radio": {"carrier": {"kind": "nr", "spacing": "15 kHz"}}},
+            "radio: NR has no bandwidth of 100 MHz with a spacing of 15 kHz: write another pair",
+        ),
+        ({"radio": {"carrier": {"kind": "nr", "spacing": "120 kHz"}}}, "radio: a fronthaul delay of 100 µs is more"),
+        ({"radio": {"dus": 0}}, "radio.dus: 0 is too small"),
+        ({"radio": {"dus": 8, "users": 7}}, "radio: 8 distributed units for 7 users: write 1 to 7 units"),
+        ({"radio": {"dus": [{"carier": "nr"}]}}, "radio.dus[0].carier: unknown key; did you mean 'carrier'?"),
+        ({"radio": {"dual": True}}, "radio: dual connectivity needs two distributed units: write dus = 2"),
+        ({"radio": {"through": ["host-0"]}}, "radio: 1 hosts of the core: write at most 127, without the central"),
+        ({"radio": {"through": ["hots-1"]}}, "radio.through: there is no host 'hots-1': did you mean 'host-1'?"),
+        ({"radio": {"cqi": {"kind": "placed", "radius_m": 3}}}, "radio.cqi.radius_m: 3 is too small"),
         ({"radio": {"cqi": {"kind": "trace", "files": ["users.txt", "x"]}}}, "users.txt:1: '1460' is not a whole"),
         ({"traffic": {"trace": "sizes.txt", "flows": 3}}, "traffic.flows: the trace contains the flows"),
         (

@@ -16,6 +16,12 @@ def watch(file: str) -> None:
 def called(number: int) -> str:
     """Return the name of a function that `watch` notes; empty for 0."""
 
+def check_radio(description: str) -> None:
+    """Refuse cells that cannot be simulated. description: a radio access network of ``simulate``'s description, JSON.
+
+    Errors: :class:`ValueError`.
+    """
+
 def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Run flows between the hosts of a data centre in virtual time; public as :func:`cellbed_datacentre.simulate`.
 

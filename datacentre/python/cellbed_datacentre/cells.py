@@ -1,15 +1,16 @@
-"""The radio table of a simulation file: a cell whose central unit is a host of the data centre.
+"""The radio tables of a simulation file: cells whose central unit is a host of the data centre.
 
 The default of a key is the simulator's (``datacentre/crates/fabric/src/ran``), as quoted in the description of the key.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from cellbed.extension.files import (
     BIT_RATE,
@@ -26,11 +27,15 @@ from cellbed.extension.files import (
     obstacle,
     quantity,
 )
-from cellbed_datacentre import headers
+from cellbed_datacentre import _core, headers
 from cellbed_datacentre.headers import CELL_HEADERS, PS, header_of, header_or
 from cellbed_datacentre.transports import to_simulator
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
+_NrBandwidth = Literal[
+    "5 MHz", "10 MHz", "15 MHz", "20 MHz", "25 MHz", "30 MHz", "40 MHz", "50 MHz", "60 MHz", "70 MHz", "80 MHz",
+    "90 MHz", "100 MHz", "200 MHz", "400 MHz",
+]  # fmt: skip
 
 
 class FixedCqi(Table):
@@ -55,6 +60,30 @@ class GaussMarkovCqi(Table):
     )
 
 
+class PlacedCqi(Table):
+    """Users placed uniformly in the area of a cell, with path loss and shadowing of urban macro cells."""
+
+    kind: Literal["placed"] = Field(description="Kind of channels.")
+    radius_m: Annotated[float, Field(ge=35, le=100_000)] | None = Field(
+        None, description="Radius of the cell in m. Default: 500."
+    )
+    frequency_ghz: Annotated[float, Field(ge=0.5, le=100)] | None = Field(
+        None, description="Carrier frequency in GHz. Default: 2."
+    )
+    power_dbm: Annotated[float, Field(ge=-50, le=100)] | None = Field(
+        None, description="Radiated power in dBm, with the gains of antennas. Default: 46."
+    )
+    noise_db: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        None, description="Noise figure of a device and the rise of noise by interference, in dB. Default: 9."
+    )
+    deviation: Annotated[float, Field(ge=0, le=15)] | None = Field(
+        None, description="Standard deviation around the user's quality, in steps of the CQI. Default: 0."
+    )
+    memory: Annotated[int, quantity(DURATION, "1 ms", "1000 s")] | None = Field(
+        None, description="Time until its correlation falls to 1/e. Default: '100 ms'.", examples=["100 ms"]
+    )
+
+
 class TraceCqi(Table):
     """Recorded reports of channel quality, one every 5 ms."""
 
@@ -64,6 +93,46 @@ class TraceCqi(Table):
         description="Files of whole numbers from 0 to 15, separated by white space. User n has file n modulo their "
         "number, from a random position.",
         examples=[["cqi-walk.txt"]],
+    )
+
+
+class Lte(Table):
+    """A carrier of LTE with two layers, for devices of category 3; its interval (TTI) is 1 ms."""
+
+    kind: Literal["lte"] = Field(description="Kind of carrier.")
+    bandwidth: Literal["1.4 MHz", "3 MHz", "5 MHz", "10 MHz", "15 MHz", "20 MHz"] | None = Field(
+        None, description="Channel bandwidth. Default: '20 MHz'."
+    )
+
+
+class Nr(Table):
+    """A carrier of 5G NR; its interval (TTI) is a slot."""
+
+    kind: Literal["nr"] = Field(description="Kind of carrier.")
+    bandwidth: _NrBandwidth | None = Field(None, description="Channel bandwidth. Default: '100 MHz'.")
+    spacing: Literal["15 kHz", "30 kHz", "60 kHz", "120 kHz"] | None = Field(
+        None, description="Subcarrier spacing: slots of 1 ms, 0.5 ms, 0.25 ms or 0.125 ms. Default: '30 kHz'."
+    )
+    layers: Annotated[int, Field(ge=1, le=8)] | None = Field(None, description="Spatial layers. Default: 2.")
+    modulation: Literal["64QAM", "256QAM"] | None = Field(
+        None, description="Highest modulation, which selects the table of channel qualities. Default: '256QAM'."
+    )
+
+
+Carrier = Annotated[Any, PlainOr(Literal["lte", "nr"], (Lte, Nr))]
+FronthaulRate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
+FronthaulDelay = Annotated[int, quantity(DURATION, "0 s", "500 us")]
+
+
+class DistributedUnit(Table):
+    """A distributed unit, with its differences from the other ones of the central unit."""
+
+    carrier: Carrier | None = Field(None, description="Carrier of its cell. Default: of the radio table.")
+    fronthaul_rate: FronthaulRate | None = Field(
+        None, description="Rate of its port at the central unit. Default: of the radio table.", examples=["100 Mbit/s"]
+    )
+    fronthaul_delay: FronthaulDelay | None = Field(
+        None, description="One-way delay from the central unit. Default: of the radio table.", examples=["50 us"]
     )
 
 
@@ -111,16 +180,61 @@ else:
     Admission = header_or(plain=Literal["htd", "lqd", "tail", "infinite"])
 
 
+def _form(value: object) -> str:
+    return "list" if isinstance(value, list) else "plain"
+
+
+Dus = Annotated[
+    Annotated[int, Field(ge=1, le=1000), Tag("plain")]
+    | Annotated[list[DistributedUnit], Field(min_length=1, max_length=1000), Tag("list")],
+    Discriminator(_form),
+]
+
+
 class Radio(Table):
-    """A radio cell, whose users are behind one host: flows go to them."""
+    """Radio cells, whose users are behind one host: flows go to them."""
 
     host: str | None = Field(
         None, description="Host that is the central unit: its name. Default: the first host.", examples=["host-0"]
     )
-    users: Annotated[int, Field(ge=1, le=100_000)] | None = Field(None, description="Users. Default: 100.")
-    cqi: Annotated[Any, PlainOr(Literal["fixed", "gauss-markov"], (FixedCqi, GaussMarkovCqi, TraceCqi))] | None = Field(
+    capacity: FronthaulRate | None = Field(
         None,
-        description="Channel qualities of the users: 'fixed' (default), 'gauss-markov', or a table.",
+        description="Rate at which the central unit processes packets from its buffer. Default: no limit.",
+        examples=["5 Gbit/s"],
+    )
+    through: Annotated[list[str], Field(max_length=127)] | None = Field(
+        None,
+        description="Hosts of the core that packets of flows to users pass in order, and back in reverse order. "
+        "Default: none.",
+        examples=[["host-1", "host-2"]],
+    )
+    through_delay: Annotated[int, quantity(DURATION, "0 s", "1 s")] | None = Field(
+        None, description="Delay of a packet at each of these hosts. Default: '0 s'.", examples=["10 us"]
+    )
+    dus: Dus | None = Field(
+        None,
+        description="Distributed units: their number (default: 1), or a list of tables. User n belongs to unit n "
+        "modulo their number.",
+        examples=[3],
+    )
+    dual: bool | None = Field(
+        None,
+        description="Dual connectivity: a user also belongs to the next unit, with a second queue in the central "
+        "unit. Default: false.",
+    )
+    carrier: Carrier | None = Field(
+        None, description="Carrier of the cells: 'lte' (default), 'nr', or a table.", examples=["nr"]
+    )
+    users: Annotated[int, Field(ge=1, le=100_000)] | None = Field(None, description="Users. Default: 100.")
+    cqi: (
+        Annotated[
+            Any,
+            PlainOr(Literal["fixed", "gauss-markov", "placed"], (FixedCqi, GaussMarkovCqi, PlacedCqi, TraceCqi)),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Channel qualities of the users: 'fixed' (default), 'gauss-markov', 'placed', or a table.",
         examples=["gauss-markov", {"kind": "fixed", "low": 4, "high": 12}],
     )
     scheduler: Scheduler | None = Field(
@@ -141,11 +255,15 @@ class Radio(Table):
     user_packets: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
         None, description="Packets of a user at most, in the central unit and in the device's window. Default: 1024."
     )
-    fronthaul_rate: Annotated[int, quantity(BIT_RATE, "1 Gbit/s", "10000 Gbit/s")] | None = Field(
-        None, description="Rate between central and distributed unit. Default: '10 Gbit/s'.", examples=["10 Gbit/s"]
+    fronthaul_rate: FronthaulRate | None = Field(
+        None,
+        description="Rate of the port for each distributed unit. Default: '10 Gbit/s'.",
+        examples=["10 Gbit/s"],
     )
-    fronthaul_delay: Annotated[int, quantity(DURATION, "0 s", "250 us")] | None = Field(
-        None, description="One-way delay of the fronthaul. Default: '100 us'.", examples=["100 us"]
+    fronthaul_delay: FronthaulDelay | None = Field(
+        None,
+        description="One-way delay between the units, at most half an interval (TTI). Default: '100 us'.",
+        examples=["100 us"],
     )
     block_errors: Chance | None = Field(None, description="Share of transport blocks that fail. Default: 0.1.")
     harq_ttis: Annotated[int, Field(ge=1, le=64)] | None = Field(
@@ -181,37 +299,70 @@ class Radio(Table):
         """Return the paths of C headers."""
         return [path for value in (self.scheduler, self.admission) if (path := header_of(value)) is not None]
 
-    def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:
-        """Return the cell in the simulator's format; file names are relative to `folder`. Raises TablesError."""
-        found: dict[str, Any] = {
-            _NAMES.get(key, key): value * PS if _NAMES.get(key, "").endswith("_ps") else value
-            for key in type(self).model_fields
-            if (value := getattr(self, key)) is not None and key not in ("host", "cqi", *CELL_HEADERS, "readings")
-        }
-        if self.host is not None:
-            if self.host not in hosts:
-                text = f"there is no host '{self.host}': {did_you_mean(self.host, hosts)}hosts are {hosts[0]}, …"
-                raise TablesError([Problem(("radio", "host"), text)])
-            found["host"] = hosts.index(self.host)
+    def description(self, folder: Path, hosts: Sequence[str], place: tuple[str | int, ...]) -> dict[str, Any]:
+        """Return the cells in the simulator's format; file names are relative to `folder`. place: path of the table.
+        Raises TablesError."""
+        found = _renamed(self, ("host", "through", "dus", "cqi", *CELL_HEADERS, "readings"))
+        stops = [] if self.through is None else [("through", name) for name in self.through]
+        named = [] if self.host is None else [("host", self.host)]
+        for key, name in (*named, *stops):
+            if name not in hosts:
+                text = f"there is no host '{name}': {did_you_mean(name, hosts)}hosts are {hosts[0]}, …"
+                raise TablesError([Problem((*place, key), text)])
+        found |= {key: hosts.index(name) for key, name in named}
+        found["through"] = [hosts.index(name) for _, name in stops]
+        if self.dus is not None:
+            found["units"] = [_renamed(each) for each in self.dus] if isinstance(self.dus, list) else [{}] * self.dus
         if isinstance(self.cqi, TraceCqi):
-            found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder) for name in self.cqi.files]}
+            found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder, place) for name in self.cqi.files]}
         elif self.cqi is not None:
             found["cqi"] = {"kind": self.cqi} if isinstance(self.cqi, str) else to_simulator(self.cqi)
         for key in CELL_HEADERS:
             value = getattr(self, key)
             if header_of(value) is not None:
-                found[f"{key}_header"] = headers.describe(value, folder, ("radio", key))
+                found[f"{key}_header"] = headers.describe(value, folder, (*place, key))
             elif isinstance(value, ProportionalFair):  # as in scenarios: in ns
                 found[key] = {name: each for name, each in value.stage().items() if each is not None}
             elif value is not None:
                 found[key] = {"kind": value} if key == "scheduler" else value
         if self.readings is not None:
             found["readings"] = to_simulator(self.readings)
+        try:
+            # Without headers, whose code runs in a process of its own.
+            _core.check_radio(json.dumps({key: each for key, each in found.items() if not key.endswith("_header")}))
+        except ValueError as error:
+            raise TablesError([Problem(place, str(error))]) from None
         return found
+
+
+def _renamed(table: Table, others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the keys of a table except `others` in the simulator's format, without omitted ones."""
+    found: dict[str, Any] = {}
+    for key in type(table).model_fields:
+        value = getattr(table, key)
+        if value is None or key in others:
+            continue
+        name = _NAMES.get(key, key)
+        found[name] = _carrier(value) if key == "carrier" else value * PS if name.endswith("_ps") else value
+    return found
+
+
+def _carrier(carrier: str | Lte | Nr) -> dict[str, Any]:
+    """Return a carrier in the simulator's format."""
+    if isinstance(carrier, str):
+        return {"kind": carrier}
+    names = {"bandwidth": "bandwidth_mhz", "spacing": "spacing_khz"}
+    return {
+        names.get(key, key): json.loads(value.partition(" ")[0]) if key in names else value
+        for key, value in carrier
+        if value is not None
+    }
 
 
 _NAMES = {
     "buffer": "buffer_bytes",
+    "capacity": "capacity_bps",
+    "through_delay": "through_ps",
     "fronthaul_rate": "fronthaul_bps",
     "fronthaul_delay": "fronthaul_ps",
     "uplink_delay": "uplink_ps",
@@ -220,7 +371,7 @@ _NAMES = {
 """The simulator's names for keys with a unit."""
 
 
-def _reports(name: str, folder: Path) -> list[int]:
+def _reports(name: str, folder: Path, place: tuple[str | int, ...]) -> list[int]:
     """Return the channel qualities in a file. Raises TablesError."""
     path = find_file(name, folder)
     try:
@@ -229,7 +380,7 @@ def _reports(name: str, folder: Path) -> list[int]:
             raise flow_files.FlowFileError(f"{text}: write a path relative to the simulation file")
         return read_qualities(path)
     except flow_files.FlowFileError as error:
-        raise TablesError([Problem(("radio", "cqi", "files"), str(error))]) from None
+        raise TablesError([Problem((*place, "cqi", "files"), str(error))]) from None
 
 
 def read_qualities(path: Path) -> list[int]:

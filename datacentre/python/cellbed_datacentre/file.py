@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from cellbed.extension.files import (
     BIT_RATE,
@@ -46,6 +46,7 @@ HostName = Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 _MOST_HOSTS = 100_000
 _MOST_ROUTES = 20_000_000
 _MOST_CORE_LINKS = 1_000_000
+_MOST_USERS = 100_000
 
 
 # ---- topology
@@ -358,7 +359,7 @@ class Traffic(Table):
         elif isinstance(self.sizes, SizesFile):
             yield self.sizes.file
 
-    def description(self, folder: Path, hosts: Sequence[str], users: tuple[int, int] | None) -> dict[str, Any]:
+    def description(self, folder: Path, hosts: Sequence[str], users: Mapping[int, int]) -> dict[str, Any]:
         """Return the flows between `hosts` in the simulator's format. users: as in `read_trace`. Raises TablesError for
         unreadable files."""
         place: tuple[str, ...] = ("traffic", "trace")
@@ -412,6 +413,10 @@ _EXAMPLES = {"flows": "flows = 10000", "load": "load = 0.6", "sizes": 'sizes = "
 
 
 AnyTopology = LeafSpine | Graph
+Radios = Annotated[
+    Annotated[Radio, Tag("plain")] | Annotated[list[Radio], Field(min_length=1, max_length=1000), Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "plain"),
+]
 
 
 if TYPE_CHECKING:
@@ -443,7 +448,16 @@ class SimulationFile(Table):
         examples=[{"kind": "phost"}, "./my-transport.h"],
     )
     traffic: Traffic = Field(description="Flows.")
-    radio: Radio | None = Field(None, description="A radio cell behind one of the hosts. Default: none.")
+    radio: Radios | None = Field(
+        None, description="Radio cells behind one of the hosts, or a list of tables ([[radio]]). Default: none."
+    )
+
+    @property
+    def radios(self) -> list[tuple[tuple[str | int, ...], Radio]]:
+        """The radio tables with their paths in the file."""
+        if isinstance(self.radio, list):
+            return [(("radio", index), each) for index, each in enumerate(self.radio)]
+        return [] if self.radio is None else [(("radio",), self.radio)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,24 +506,20 @@ def read_simulation(path: Path) -> Described:
 def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
     """Return the simulation described by a file's tables; file names are relative to `folder`. Raises TablesError."""
     file = validate(SimulationFile, dict(data), {"folder": folder})
-    found = [*file.topology.problems(), *file.traffic.problems()]
-    if file.radio is not None and file.traffic.pattern is not None:
-        text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
-        found.append(Problem(("traffic", "pattern"), text))
     own = header_of(file.transport)
     kind = own or file.transport.kind
-    if file.radio is not None and not MOBILE_USERS.get(kind, True):
-        others = ", ".join(kind for kind, mobile in MOBILE_USERS.items() if mobile)
-        text = f"{kind} repeats packets long before a device can answer: write one of {others}"
-        found.append(Problem(("transport", "kind"), text))
-    if file.radio is not None and kind == "phost" and file.transport.repeats_carry_data is False:
-        text = "a repeated packet without data does not reach a user: remove this key"
-        found.append(Problem(("transport", "repeats_carry_data"), text))
+    found = [*file.topology.problems(), *file.traffic.problems(), *_radio_problems(file, kind)]
     if found:
         raise TablesError(found)
     hosts = file.topology.node_names()[: file.topology.host_count]
-    radio = None if file.radio is None else file.radio.description(folder, hosts)
-    users = None if radio is None else (radio.get("host", 0), radio.get("users", 100))
+    radio = [each.description(folder, hosts, place) for place, each in file.radios]
+    users = {each.get("host", 0): each.get("users", 100) for each in radio}
+    if len(users) < len(radio):
+        text = "two radio tables with one central unit: write another host in one of the two"
+        raise TablesError([Problem(("radio", len(radio) - 1), text)])
+    if sum(users.values()) > _MOST_USERS:
+        text = f"{sum(users.values())} users of all radio tables: write at most {_MOST_USERS}"
+        raise TablesError([Problem(("radio", 0, "users"), text)])
     content = {
         "seed": file.seed,
         **({} if file.until is None else {"until_ps": file.until * PS}),
@@ -523,15 +533,36 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         kinds = file.topology.node_kinds()
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         content["sampling"] = {"interval_ps": file.sampling * PS, "kinds": [numbers[kind] for kind in kinds]}
-    if radio is not None:
-        content["radio"] = radio
+    if radio:
+        content["radio"] = radio[0] if len(radio) == 1 else radio
     named = {
-        name: find_file(name, folder) for name in (*file.traffic.files(), *(file.radio.files() if file.radio else ()))
+        name: find_file(name, folder)
+        for name in (*file.traffic.files(), *(name for _, each in file.radios for name in each.files()))
     }
-    for name in (own, *(file.radio.headers() if file.radio else ())):
+    for name in (own, *(name for _, each in file.radios for name in each.headers())):
         if name is not None:
             named |= headers.files(name, folder)
     return Described(source, file, text, content, {name: path for name, path in named.items() if path is not None})
+
+
+def _radio_problems(file: SimulationFile, kind: str) -> Iterator[Problem]:
+    """Yield the conflicts of radio cells with other tables, and with each other. kind: of the transport."""
+    if not file.radios:
+        return
+    if file.traffic.pattern is not None:
+        text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
+        yield Problem(("traffic", "pattern"), text)
+    if not MOBILE_USERS.get(kind, True):
+        others = ", ".join(kind for kind, mobile in MOBILE_USERS.items() if mobile)
+        text = f"{kind} repeats packets long before a device can answer: write one of {others}"
+        yield Problem(("transport", "kind"), text)
+    if kind == "phost" and file.transport.repeats_carry_data is False:
+        text = "a repeated packet without data does not reach a user: remove this key"
+        yield Problem(("transport", "repeats_carry_data"), text)
+    for place, radio in file.radios[1:]:
+        for key in ("share", "load_of"):
+            if getattr(radio, key) is not None:
+                yield Problem((*place, key), "applies to all radio tables: write it in the first one")
 
 
 def json_schema() -> dict[str, Any]:

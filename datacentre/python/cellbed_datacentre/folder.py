@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from importlib.metadata import version
@@ -158,8 +158,19 @@ def _summarize(simulation: Simulation, planned: int) -> dict[str, Any]:
             pl.col("packets", "dropped", "dropped_bytes", "marked").sum(),
         )
         .to_dicts(),
-        "radio": simulation.radio["counts"].row(0, named=True) if simulation.radio else None,
+        "radio": _summarize_radio(simulation.radio),
     }
+
+
+def _summarize_radio(tables: Mapping[str, pl.DataFrame]) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """Return the counts of a central unit, or of each; of several distributed units with a list ``units``."""
+    if not tables:
+        return None
+    counts = tables["counts"].to_dicts()
+    units = tables["units"].to_dicts() if "units" in tables else []
+    for row in counts if units else ():
+        row["units"] = [each for each in units if each.get("central_unit") == row.get("central_unit")]
+    return counts if len(counts) > 1 else counts[0]
 
 
 def _summarize_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def files(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
                 waiting += [(each, path.parent) for each in _INCLUDE.findall(_text(path))]
 
 
-def describe(value: str | HeaderTable, folder: Path, place: tuple[str, ...]) -> dict[str, Any]:
+def describe(value: str | HeaderTable, folder: Path, place: tuple[str | int, ...]) -> dict[str, Any]:
     """Return a header in the simulator's format, compiled. Raises TablesError.
 
     value: of the file at `place`; its path is relative to `folder`.

@@ -275,14 +275,34 @@ def _cells(folder: Path) -> dict[str, Any] | None:
     if files["queues"].exists() and len(samples := pl.read_parquet(inputs.check(files["queues"]))):
         figures.append(_draw_buffer(samples))
     counts = pl.read_parquet(inputs.check(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
-    return {"rows": _quality_rows(folder, users), "figures": figures, "counts": counts}
+    return {
+        "rows": _quality_rows(folder, users),
+        "figures": figures,
+        "counts": counts,
+        "units": _unit_rows(folder),
+    }
+
+
+def _unit_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return completion times and traffic of each distributed unit, over all seeds; none for a single unit."""
+    path = folder / "radio-units.parquet"
+    if not path.exists():
+        return []
+    units = pl.read_parquet(inputs.check(path))
+    keys = [name for name in ("central_unit", "distributed_unit") if name in units.columns]
+    flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
+    time = pl.col("fct_s")
+    statistics = (time.count().alias("flows"), time.mean().alias("mean"), time.median().alias("p50"))
+    of_users = flows.group_by(keys).agg(*statistics)
+    summed = units.drop("seed").group_by(keys, maintain_order=True).sum()
+    return summed.join(of_users.collect(), keys, "left", maintain_order="left").to_dicts()
 
 
 def _quality_rows(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     """Return completion times by the users' mean channel quality, over all seeds."""
     flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
-    of_users = users.lazy().select("seed", "user", "mean_cqi")
-    joined = flows.join(of_users, ["seed", "user"], "inner")
+    keys = [name for name in ("seed", "central_unit", "user") if name in users.columns]
+    joined = flows.join(users.lazy().select(*keys, "mean_cqi"), keys, "inner")
     found = []
     for name, above, most in _QUALITIES:
         inside = (pl.col("mean_cqi") > above) & (pl.col("mean_cqi") <= most)
@@ -297,13 +317,17 @@ def _quality_rows(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _draw_buffer(samples: pl.DataFrame) -> str:
-    """Draw the occupancy of the central unit's buffer over time, for the first seed."""
+    """Draw the occupancy of the central unit's buffer over time, for the first seed and the first unit."""
     seed = samples["seed"][0]
     of_seed = samples.filter(seed=seed)
+    where = ""
+    if "central_unit" in samples.columns:
+        unit = samples["central_unit"][0]
+        of_seed, where = of_seed.filter(central_unit=unit), f" at {unit}"
     of_seed = of_seed.gather_every(max(1, len(of_seed) // _SAMPLES))
     curves = {
         name: (of_seed["time_s"].to_numpy(), of_seed[column].to_numpy())
         for column, name in (("unit_packets", "central unit"), ("forwarded_packets", "distributed unit and devices"))
         if column in of_seed.columns
     }
-    return _draw_over_time("time, s", "packets that wait", curves, f"Packets that wait over time, seed {seed}.")
+    return _draw_over_time("time, s", "packets that wait", curves, f"Packets that wait over time{where}, seed {seed}.")

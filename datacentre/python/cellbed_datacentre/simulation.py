@@ -41,7 +41,8 @@ class Simulation:
     (null in the data centre), ``bytes``, ``start_s``, ``fct_s`` (until the arrival of the last byte; null for an
     unfinished flow), ``ideal_s`` (from the start until the sender has the last acknowledgement, on an empty path),
     ``slowdown`` (the flow's time for this, divided by ``ideal_s``). The last two are null for flows to users of a radio
-    cell.
+    cell. With several radio cells also ``central_unit``, ``distributed_unit`` and, with dual connectivity,
+    ``second_unit`` of the user.
 
     ports: a row for each direction of a link: ``tier`` (such as ``leaf to spine``), ``from``, ``to``, ``rate_bit_s``,
     ``packets``, ``bytes`` and ``utilisation`` (of sent packets), ``dropped``, ``dropped_bytes``, ``marked``,
@@ -51,10 +52,12 @@ class Simulation:
     ``mean_bytes`` over the ports of the tier, ``most_bytes`` at one of them. Beyond 65,536 samples, the interval is
     doubled and every other sample is dropped.
 
-    radio: tables of the radio cell by name; empty without a cell. ``users``: ``user`` and ``mean_cqi``. ``queues``,
+    radio: tables of the radio cells by name; empty without a cell. ``users``: ``user`` and ``mean_cqi``, of placed
+    users also ``distance_m``. ``queues``,
     while packets wait: ``time_s``, ``unit_packets`` and ``unit_bytes`` in the central unit, ``forwarded_packets`` in
     the distributed unit and the devices, ``threshold_packets``. ``counts``: one row with numbers of packets at the
-    central unit and of transport blocks.
+    central unit and of transport blocks. Several cells also have ``units``, bytes and transport blocks of each
+    distributed unit. With several central units all tables have a column ``central_unit``.
 
     seed: seed of the random choices. duration_s: virtual time until the last event. packet_hops: number of
     transmissions by ports. elapsed_s: duration of the computation.
@@ -140,11 +143,13 @@ def run(described: Described, seed: int, progress: Progress | None = None) -> Si
     """Run a described simulation. Raises SimulationError."""
     found = run_content(described.content, seed, progress, described.source)
     duration = found["end_ps"] * 1e-12
+    names = described.file.topology.node_names()
+    radio = {name: _radio(columns, names) for name, columns in found["tables"].items()}
     return Simulation(
-        _flows(found["flows"]),
+        _with_cells(_flows(found["flows"]), radio.get("users"), names),
         _ports(found["ports"], described.file.topology, duration),
         _queues(found["queues"], described.file.topology),
-        {name: _radio(columns) for name, columns in found["tables"].items()},
+        radio,
         seed,
         duration,
         found["packet_hops"],
@@ -205,12 +210,28 @@ def _queues(columns: Mapping[str, Any], topology: AnyTopology) -> pl.DataFrame:
     )
 
 
-def _radio(columns: Mapping[str, Any]) -> pl.DataFrame:
+def _radio(columns: Mapping[str, Any], names: list[str]) -> pl.DataFrame:
     import polars as pl
 
     # Numbers and bytes arrive as floats.
     whole = [name for name in columns if not name.endswith("_s") and not name.startswith("mean_")]
-    return _frame(columns).with_columns(pl.col(whole).cast(pl.Int64))
+    table = _frame(columns).fill_nan(None).with_columns(pl.col(whole).cast(pl.Int64))
+    if "central_unit" in columns:
+        return table.with_columns(pl.Series(names).gather(table["central_unit"]).alias("central_unit"))
+    return table
+
+
+def _with_cells(flows: pl.DataFrame, users: pl.DataFrame | None, names: list[str]) -> pl.DataFrame:
+    """Return the flows with the units of their users, if there are several."""
+    import polars as pl
+
+    if users is None or "distributed_unit" not in users.columns:
+        return flows
+    to_user = pl.when(pl.col("user").is_not_null())
+    named = flows.with_columns(to_user.then(pl.Series(names).gather(flows["destination"])).alias("central_unit"))
+    keys = [name for name in ("central_unit", "user") if name in users.columns]
+    units = [name for name in ("distributed_unit", "second_unit") if name in users.columns]
+    return named.join(users.select(*keys, *units), keys, "left", maintain_order="left")
 
 
 def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import codecs
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -81,13 +81,13 @@ def read_sizes(path: Path, unit: int | None = None) -> Sizes:
     return [(size, share / whole) for size, share in points]
 
 
-def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | None = None) -> Trace:
+def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: Mapping[int, int] | None = None) -> Trace:
     """Return the flows in a file with five columns: number, bytes, source, destination, start in µs; and optionally a
     sixth, the number of the user, for flows to a radio cell.
 
     Hosts and users are numbered from 0. The result is sorted by start, and the first flow starts at 0.
 
-    hosts: number of hosts. users: number of the host that receives flows with a user, and number of users.
+    hosts: number of hosts. users: numbers of users by the host that receives their flows.
 
     Raises FlowFileError.
     """
@@ -108,11 +108,12 @@ def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | No
             raise FlowFileError(f"{where}: start {words[4]} is out of range: write 0 to 10^12 µs")
         user: tuple[int, ...] = ()
         if len(words) == 6:
-            if users is None:
+            if not users:
                 raise FlowFileError(f"{where}: a user in the sixth column: remove it, or add [radio]")
-            user = (_whole(words[5], "user", 0, users[1] - 1, where),)
-            if destination != users[0]:
-                raise FlowFileError(f"{where}: users are behind host {users[0]}: write it as destination")
+            if destination not in users:
+                of_users = " or ".join(str(host) for host in sorted(users)[:3])
+                raise FlowFileError(f"{where}: users are behind host {of_users}: write it as destination")
+            user = (_whole(words[5], "user", 0, users[destination] - 1, where),)
         flows.append((size, source, destination, round(start * 1e6), *user))
     if not flows:
         raise FlowFileError(f"{path}: empty: write lines 'NUMBER BYTES SOURCE DESTINATION START-US'")
