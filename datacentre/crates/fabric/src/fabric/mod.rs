@@ -193,14 +193,15 @@ impl Fabric {
 
     /// Put a packet of at least [`HEADER`] bytes into the queue of a host's card.
     #[inline]
-    pub fn send(&mut self, from: HostId, mut packet: Packet) {
-        if !self.passages.is_empty() {
-            self.begin_passage(&mut packet);
+    pub fn send(&mut self, from: HostId, packet: Packet) {
+        if self.passages.is_empty() {
+            self.transmit(from, packet);
+        } else {
+            self.send_by_stops(from, packet);
         }
-        self.transmit(from, packet);
     }
 
-    #[inline]
+    #[inline(always)] // into `send`, which most packets call
     fn transmit(&mut self, from: HostId, packet: Packet) {
         assert!(packet.size >= HEADER, "a packet without a header");
         debug_assert!(

@@ -57,8 +57,15 @@ impl Fabric {
     }
 
     /// Return how much longer a packet to a user and the answer take because of the stops on their way.
+    #[inline]
     pub fn detour(&self, id: FlowId) -> Picos {
-        let flow = self.flow(id);
+        if self.passages.is_empty() {
+            return Picos::ZERO;
+        }
+        self.detour_of(self.flow(id))
+    }
+
+    fn detour_of(&self, flow: &Flow) -> Picos {
         let mut passages = self.passages.iter();
         let Some(passage) = passages.find(|it| it.unit == flow.destination && flow.user.is_some())
         else {
@@ -78,9 +85,10 @@ impl Fabric {
         Picos(2 * (time - passage.delay.0)).since(Picos(2 * latency(ends[0], ends[1])))
     }
 
-    /// Address a packet of a flow to a user to the first stop on its way.
+    /// Send a packet; of a flow to a user to the first stop on its way.
     #[cold]
-    pub(super) fn begin_passage(&self, packet: &mut Packet) {
+    #[inline(never)]
+    pub(super) fn send_by_stops(&mut self, from: HostId, mut packet: Packet) {
         if let Some(live) = self.flows.get(&packet.flow)
             && live.flow.user.is_some()
             && let Some(passage) = self
@@ -88,11 +96,15 @@ impl Fabric {
                 .iter()
                 .find(|it| it.unit == live.flow.destination)
         {
-            passage.advance(&live.flow, packet, packet.to == live.flow.source);
+            let back = packet.to == live.flow.source;
+            passage.advance(&live.flow, &mut packet, back);
         }
+        self.transmit(from, packet);
     }
 
     /// Hold a packet at a stop.
+    #[cold]
+    #[inline(never)]
     pub(super) fn hold_at_stop(&mut self, at: HostId, packet: Packet) {
         let Some(live) = self.flows.get(&packet.flow) else {
             return; // the flow is over
@@ -112,6 +124,8 @@ impl Fabric {
     }
 
     /// Send the next packet from a stop.
+    #[cold]
+    #[inline(never)]
     pub(super) fn pass(&mut self, number: u32) {
         let passage = &mut self.passages[number as usize];
         if let Some((at, mut packet)) = passage.waiting.pop_front()

@@ -387,8 +387,8 @@ impl Cell {
         (blocks(leg.filled) - blocks(before)) as u32
     }
 
-    /// Begin a TTI: the devices decode the blocks of the last TTI, and the distributed unit sends new ones. flows: number
-    /// of open flows of each user.
+    /// Begin a TTI: the devices decode the blocks of the last TTI, and the distributed unit sends new ones. flows:
+    /// number of open flows of each user.
     pub(super) fn start(
         &mut self,
         tti: u64,
@@ -440,8 +440,9 @@ impl Cell {
     }
 }
 
-/// Return the virtual threshold that the distributed unit reports for a user with `bits` per TTI: V = Q + max(0, D − R + slack). The slack is a whole
-/// subframe of the user, which gives a lone user its whole channel, and a packet cut at the subframe's end.
+/// Return the virtual threshold that the distributed unit reports for a user with `bits` per TTI:
+/// V = Q + max(0, D − R + slack). The slack is a whole subframe of the user, which gives a lone user its whole channel,
+/// and a packet cut at the subframe's end.
 fn threshold(report: Report, bits: u32, most: u32) -> u32 {
     let slack = bits.div_ceil(8 * PACKET as u32) + 1;
     let accepts = (report.departed + slack).saturating_sub(report.again);

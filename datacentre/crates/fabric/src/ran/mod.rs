@@ -294,13 +294,21 @@ impl Ran {
             let [length, threshold] = [self.buffer.queue(queue), self.buffer.threshold(queue)];
             (u64::from(length + 1) << 32) / u64::from(threshold.max(1))
         };
-        let queues = self.queues(user);
-        queues.min_by_key(|&queue| filled(queue)).unwrap_or(user)
+        let other = user + self.config.users;
+        if self.config.dual && filled(other) < filled(user) {
+            return other;
+        }
+        user
     }
 
     /// Return how many more packets a user's queues can receive up to their thresholds.
+    #[inline]
     pub fn room(&self, user: u32) -> u32 {
-        self.queues(user).map(|it| self.buffer.room(it)).sum()
+        let first = self.buffer.room(user);
+        match self.config.dual {
+            false => first, // the usual case, asked for each credit
+            true => first + self.buffer.room(user + self.config.users),
+        }
     }
 
     /// Return the wait of a source before the next credit after a credit without an admitted packet: a TTI, and the

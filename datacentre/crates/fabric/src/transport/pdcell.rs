@@ -287,13 +287,14 @@ impl PdcellHosts {
 
     /// Return the flow that gets the next credit.
     fn choose(&self, at: HostId) -> Option<FlowId> {
+        let ran = self.access.as_ref().map(|access| access.at(at));
         let groups = self.hosts[at.index()].groups.iter().enumerate();
         let able = groups.filter_map(|(index, group)| {
             if group.wanting.is_empty() {
                 return None;
             }
-            if let (Some(user), Some(access)) = (index.checked_sub(1), &self.access)
-                && access.at(at).room(user as u32) <= group.outstanding
+            if let (Some(user), Some(ran)) = (index.checked_sub(1), ran)
+                && ran.room(user as u32) <= group.outstanding
             {
                 return None;
             }
