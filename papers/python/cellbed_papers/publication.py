@@ -17,7 +17,8 @@ from cellbed.extension.traces import Model
 
 if TYPE_CHECKING:
     import polars as pl
-    from matplotlib.figure import Figure
+
+    from cellbed.extension.reports import plot
 
 Values = dict[int, float]
 """Values by repetition."""
@@ -26,6 +27,8 @@ Range = tuple[float, float]
 Unit = Literal["share", "ratio", "reduction", "time", "number", "change"]
 """Unit of a claim: part of a whole, factor between two measurements (averaged geometrically), relative difference of
 two measurements, seconds, plain number, difference of plain numbers."""
+Draw = Callable[["Trials"], "plot.Drawing | plot.Bars | None"]
+"""Draws a figure; None if the trials lack its data."""
 MEAN = "mean_"
 """Prefix of columns with the mean of a part over the requests of a trial, seconds."""
 CAPACITY = "capacity_down_mbit_s"
@@ -70,12 +73,12 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A part of the publication, with our title. drawings: titles, and functions that draw the trials."""
+    """A part of the publication, with our title. drawings: titles that name the publication's figures."""
 
     name: str
     title: str
     section: str
-    drawings: tuple[tuple[str, Callable[[Trials], Figure]], ...] = field(default=(), kw_only=True)
+    drawings: tuple[tuple[str, Draw], ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,11 @@ class Recorded(Experiment):
 @dataclass(frozen=True)
 class Trials:
     """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests, or of its
-    simulations. usual: default levels of a point, by factor."""
+    simulations. usual: default levels of a point, by factor. folder: of the sweep, with the runs of the trials."""
 
     frame: pl.DataFrame
     usual: Mapping[str, str] = field(default_factory=dict)
+    folder: pathlib.Path | None = None
 
     @property
     def measured(self) -> pl.DataFrame:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import operator as operator_module
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from cellbed import CellbedError
 from cellbed.extension.files import temporary_folder
 from cellbed.extension.recorded import Recording, opportunities, read_recording
 from cellbed.extension.reports import Samples
+from cellbed_papers.drawings import Levels, Setting, bars, curves, distributions, lines, listed
 from cellbed_papers.evaluation.applications import (
     APPLICATIONS,
     ROUND_TRIP,
@@ -42,6 +43,7 @@ from cellbed_papers.publication import (
     Answer,
     Claim,
     Data,
+    Draw,
     Finding,
     Input,
     Simulated,
@@ -52,9 +54,6 @@ from cellbed_papers.publication import (
     values_above,
     values_below,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAHIMAHI, CELLREPLAY = "saturation", "cellreplay"
 """The compared methods, with their names in the evaluation."""
@@ -71,6 +70,7 @@ _MS = 1_000_000
 _PACKET = 1400
 SIZES = (_PACKET, 100)
 """Sizes of packets whose round-trip times are compared, bytes."""
+_DRAWN = 200
 _PROBED = (50, 100, 500)
 """Lengths of trains whose delivery rates are compared."""
 ERRORS = {
@@ -96,11 +96,11 @@ def describe(labels: Mapping[str, str], scale: Mapping[str, int], _: Any) -> dic
     return {"profile": profile, "application": labels["application"], **scale}
 
 
-def measure(description: Mapping[str, Any], seed: int) -> dict[str, float]:
+def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Record the network in the weather of a seed, replay the recording, and run an application on all.
 
     Returns the mean of each measure (of round-trip times the median) over the trials, by network and measure: seconds
-    or Mbit/s.
+    or Mbit/s; ``NETWORK trips_ms``: ranks of its round-trip times.
 
     Errors: :class:`CellbedError`.
     """
@@ -122,10 +122,18 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, float]:
     by_measure = samples.with_columns(pl.col("value").fill_null(math.inf)).partition_by(
         "network", "measure", as_dict=True
     )
-    return {
-        f"{network} {name}": float((np.median if name == ROUND_TRIP else np.mean)(each["value"].to_numpy()))
-        for (network, name), each in by_measure.items()
-    }
+    found: dict[str, Any] = {}
+    for (network, name), each in by_measure.items():
+        values = each["value"].sort().to_numpy()
+        found[f"{network} {name}"] = float((np.median if name == ROUND_TRIP else np.mean)(values))
+        if name == ROUND_TRIP:
+            found[f"{network} trips_ms"] = (1e3 * values[_drawn_of(len(values)) - 1]).tolist()
+    return found
+
+
+def _drawn_of(count: int) -> Any:
+    """Return the ranks that are drawn of `count` values: at most 200, from 1."""
+    return np.unique(np.linspace(1, count, min(count, _DRAWN)).astype(int))
 
 
 def _rates(recording: Recording) -> dict[str, float]:
@@ -137,13 +145,17 @@ def _rates(recording: Recording) -> dict[str, float]:
     return {"rate": rate, "gap": np.nan if found is None or found.least_gap_ns is None else found.least_gap_ns / 1e9}
 
 
-def _probe(live: Network) -> dict[str, float]:
-    """Return delivery rates of trains by direction, length and half, bit/s, and round-trip times by packet size, s."""
+def _probe(live: Network) -> dict[str, Any]:
+    """Return delivery rates of trains by direction, length and half, bit/s, round-trip times by packet size, s, and
+    mean arrivals after the first packet by length, s."""
     found: dict[str, list[float]] = {}
+    arrived: dict[str, list[Any]] = {}
     path, gap = live.path(), 400 * _MS
     for uplink, length in [(way, length) for way in (False, True) for length in (10, *_PROBED) for _ in range(10)]:
         sent = path.trains(path.now + gap, lengths=[length], uplink=uplink)
         arrivals = np.sort(sent.arrivals[0][sent.arrivals[0] >= 0])
+        if len(arrivals) == length and not uplink:
+            arrived.setdefault(f"arrivals {length}", []).append((arrivals - arrivals[0])[_drawn_of(length) - 1] / 1e9)
         for name, part in (("whole", arrivals), ("second", arrivals[length // 2 :]), ("first", arrivals[:50])):
             if len(part) > 1 and part[-1] > part[0]:
                 rate = (len(part) - 1) * _PACKET * 8e9 / float(part[-1] - part[0])
@@ -151,7 +163,9 @@ def _probe(live: Network) -> dict[str, float]:
     for size in SIZES:
         trips = path.round_trips(path.now + gap, count=200, interval=50 * _MS, request=size, answer=SIZES[1])
         found[f"round trip {size}"] = (trips.taken[trips.answered] / 1e9).tolist()
-    return {name: float(np.mean(values)) for name, values in found.items()}
+    return {name: float(np.mean(values)) for name, values in found.items()} | {
+        name: np.mean(values, axis=0).tolist() for name, values in arrived.items()
+    }
 
 
 # ---- claims
@@ -325,33 +339,51 @@ def _less(
 
 
 def _experiment(
-    name: str, title: str, section: str, application: str, measures: Sequence[str], *conditions: str
+    name: str,
+    title: str,
+    section: str,
+    application: str,
+    drawings: Sequence[tuple[str, Draw]],
+    conditions: Sequence[str] = (_GOOD,),
 ) -> Simulated:
-    settings = [_point(operator, application, each) for operator in OPERATORS for each in conditions or (_GOOD,)]
-    drawings = (("Errors of the replays", partial(_draw_errors, measures)),) if measures else ()
-    return Simulated(name, title, section, tuple(settings), drawings=drawings)
+    settings = [_point(operator, application, each) for operator in OPERATORS for each in conditions]
+    return Simulated(name, title, section, tuple(settings), drawings=tuple(drawings))
 
 
-def _draw_errors(measures: Sequence[str], trials: Trials) -> Figure:
-    """Draw the error of the mean of each measure by operator and method, %, over recordings and conditions."""
-    from matplotlib.figure import Figure as Drawing
+_NETWORKS = {
+    name: {"network": network}
+    for name, network in (("live (our model)", REFERENCE), ("Mahimahi", MAHIMAHI), ("CellReplay", CELLREPLAY))
+}
+_REPLAYS = {name: setting for name, setting in _NETWORKS.items() if setting["network"] != REFERENCE}
+_IN_TRAIN = ("packets of a train", {str(length): float(length) for length in LENGTHS})
 
-    figure = Drawing(figsize=(8, 3.6), layout="constrained")
-    places = figure.subplots(1, len(OPERATORS), sharey=True, squeeze=False)[0]
-    at = np.arange(len(measures))
-    for axes, operator in zip(places, OPERATORS, strict=True):
-        rows = trials.measured.filter(trials.measured["operator"] == operator)
-        for shift, method in enumerate((MAHIMAHI, CELLREPLAY)):
-            replayed, live = (
-                np.array([rows[f"{network} {name}"].to_numpy().mean() for name in measures])
-                for network in (method, REFERENCE)
-            )
-            axes.bar(at + 0.4 * shift, 100 * (replayed / live - 1), 0.4, label=method)
-        axes.set_xticks(at + 0.2, [name.removeprefix("page ") for name in measures], rotation=90, fontsize=7)
-        axes.set_title(operator, fontsize=9)
-    places[0].set_ylabel("error of the mean, %")
-    places[0].legend()
-    return figure
+
+def _named(measures: Sequence[str]) -> dict[str, Setting]:
+    return {re.sub("^(page|download of|bit rate) ", "", each): {"measure": each} for each in measures}
+
+
+def _operators(application: str) -> dict[str, Setting]:
+    return {operator: _point(operator, application) for operator in OPERATORS}
+
+
+def _draw_errors(
+    label: str, application: str, x: Levels, measures: Sequence[str] = (), how: Callable[[Samples], Any] = np.mean
+) -> Draw:
+    """Draw errors of the replays, %. measures: default: the setting's. how: summary of their errors."""
+
+    def error(trials: Trials, setting: Setting) -> Values:
+        at = {name: setting[name] for name in PUBLICATION.usual}
+        return _errors("", setting["network"], measures or [setting["measure"]], [at], how)({"": trials})
+
+    return bars(label, error, x, _REPLAYS, _operators(application), factor=100)
+
+
+def _average_arrivals(trials: Trials, setting: Setting) -> Any:
+    """Return numbers of a train's packets, and their mean arrival times after the first, ms."""
+    name = f"arrivals {setting['length']}"
+    rows = trials.at(**{name: setting[name] for name in trials.usual})
+    found = rows[name].drop_nulls().to_list() if name in rows.columns else []
+    return np.column_stack([_drawn_of(int(setting["length"])), 1e3 * np.mean(found, axis=0)]) if found else ()
 
 
 def _answer(findings: Mapping[str, Finding], _: Data) -> str:
@@ -366,13 +398,116 @@ PUBLICATION = SimulatedPublication(
     title="CellReplay: Towards accurate record-and-replay for cellular networks",
     citation='Sentosa et al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025',
     experiments=(
-        _experiment("round-trips", "Round trips", "Fig. 2", RoundTrips.name, [ROUND_TRIP]),
-        _experiment("trains", "Trains", "Fig. 4", Trains.name, [train(length) for length in LENGTHS]),
-        _experiment(PROBES, "Rates, sizes and calibration", "Figs 5, 8, §3.2", PROBES, []),
-        _experiment("pages", "Web pages", "§5.4, §5.5", Pages.name, _pages()),
-        _experiment("downloads", "Files", "§5.6", Downloads.name, _FILES),
-        _experiment("conditions", "Web pages in other conditions", "§5.7", Pages.name, _pages(), *ERRORS),
-        _experiment("player", "Players", "§5.9", Player.name, _RATES),
+        _experiment(
+            "round-trips",
+            "Round trips",
+            "Fig. 2",
+            RoundTrips.name,
+            [
+                (
+                    "Fig. 2: round trips of packets",
+                    distributions(
+                        "round trip, ms",
+                        listed("{network} trips_ms"),
+                        _NETWORKS,
+                        _operators(RoundTrips.name),
+                        of="packets",
+                    ),
+                )
+            ],
+        ),
+        _experiment(
+            "trains",
+            "Trains",
+            "Fig. 4",
+            Trains.name,
+            [
+                (
+                    "Fig. 4: completion times of trains",
+                    lines(
+                        "completion time, ms",
+                        "{network} {measure}",
+                        {str(length): {"measure": train(length)} for length in LENGTHS},
+                        _IN_TRAIN,
+                        _NETWORKS,
+                        _operators(Trains.name),
+                        factor=1e3,
+                    ),
+                )
+            ],
+        ),
+        _experiment(
+            PROBES,
+            "Rates, sizes and calibration",
+            "Figs 5, 8, §3.2",
+            PROBES,
+            [
+                (
+                    "Fig. 5: mean arrival of each packet of a train",
+                    curves(
+                        ("number of the packet in the train", "after the first packet, ms"),
+                        _average_arrivals,
+                        {f"{length} packets": {"length": str(length)} for length in _PROBED},
+                        _operators(PROBES),
+                    ),
+                ),
+                (
+                    "§3.2: round trips by size of the packet",
+                    bars(
+                        "mean round trip, ms",
+                        "round trip {size}",
+                        {f"{size} bytes": {"size": str(size)} for size in SIZES},
+                        panels=_operators(PROBES),
+                        factor=1e3,
+                    ),
+                ),
+            ],
+        ),
+        _experiment(
+            "pages",
+            "Web pages",
+            "§5.4, §5.5",
+            Pages.name,
+            [("§5.4: errors of page load times", _draw_errors("error of the mean, %", Pages.name, _named(_pages())))],
+        ),
+        _experiment(
+            "downloads",
+            "Files",
+            "§5.6",
+            Downloads.name,
+            [("§5.6: errors of downloads", _draw_errors("error of the mean, %", Downloads.name, _named(_FILES)))],
+        ),
+        _experiment(
+            "conditions",
+            "Web pages in other conditions",
+            "§5.7",
+            Pages.name,
+            [
+                (
+                    "§5.7: mean error of page load times by condition",
+                    _draw_errors(
+                        "mean size of the errors, %",
+                        Pages.name,
+                        "condition",
+                        _pages(),
+                        lambda errors: np.mean(np.abs(errors)),
+                    ),
+                )
+            ],
+            [*ERRORS],
+        ),
+        _experiment(
+            "player",
+            "Players",
+            "§5.9",
+            Player.name,
+            [
+                (
+                    "§5.9: bit rates of players by rule",
+                    bars("bit rate, Mbit/s", "{network} {measure}", _named(_RATES), _NETWORKS, _operators(Player.name)),
+                )
+            ],
+        ),
     ),
     claims=(*_live_claims(), *_replay_claims()),
     answers=(Answer("Pages", "CellReplay reduces the error of page load times from 17.1 % to 6.7 %.", _answer),),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cellbed.extension.traces import SLOT_LTE, TICK_NS, Capacity, Model, Stream, Wander, each_way
+from cellbed_papers.drawings import Course, bars, boxes, courses, tabled
 from cellbed_papers.publication import (
     CAPACITY,
     LARGER,
@@ -190,6 +191,10 @@ def _reader_moves(*, real: bool = False) -> dict[str, Any]:
     return {"strategy": {"keys": keys, "levels": {name: [name, model] for name in names}}}
 
 
+def _radio(label: str, column: str) -> Course:
+    return Course(label, "links", column, direction="mobile-0.downlink")
+
+
 def _core(rate: str, loss: str = "0 %", delay: str = "56 ms") -> dict[str, Any]:
     return {"kind": "delay", "delay": delay, "rate": rate, "loss": loss}
 
@@ -207,6 +212,9 @@ EXPERIMENTS = (
             "levels": {"loss": _LOSS[:2]},
             "changes": {"duration": "19 s", "apps.transfer.client.command": f"{_CLIENT} --time 15"},
         },
+        drawings=(
+            ("Table IV: throughput under loss", bars("throughput, Mbit/s", _THROUGHPUT, "loss", "law", log=True)),
+        ),
     ),
     Swept(
         "file",
@@ -220,6 +228,7 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={"levels": {"size": ["125 MB"]}},
+        drawings=(("Table II: response time of a file", bars("response time, s", _TIME, "size", "law")),),
     ),
     Swept(
         "udp",
@@ -234,6 +243,13 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={"levels": {"size": ["125 MB"]}},
+        drawings=(
+            ("Table III: jitter of a file over UDP", bars("median jitter, ms", "jitter_p50_s", "size", factor=1e3)),
+            (
+                "Table III: loss of a file over UDP",
+                bars("lost datagrams, %", "datagrams_lost_share", "size", factor=100),
+            ),
+        ),
     ),
     Swept(
         "mmwave",
@@ -248,6 +264,14 @@ EXPERIMENTS = (
             "levels": {"transport": ["CUBIC", "mmCPTP"]},
             "changes": {"duration": "19 s"},
         },
+        drawings=(
+            (
+                "Fig. 4: rate of the mmWave link",
+                courses((_radio("capacity, Mbit/s", "capacity_mbit_s"),), {"mmWave": {"transport": "CUBIC"}}),
+            ),
+            ("Table V: rate received over time", courses((_radio("received, Mbit/s", "used_mbit_s"),), "transport")),
+            ("Table V: bytes received", bars("received, GB", "received_bytes", "transport", factor=1e-9)),
+        ),
     ),
     Swept(
         "plates",
@@ -270,6 +294,12 @@ EXPERIMENTS = (
         },
         repetitions=5,
         short={"changes": {"apps.plates.drain": "1 s", "duration": "6 s"}},
+        drawings=(
+            (
+                "Table VII: response time of a frame",
+                boxes("response time, ms", tabled("requests", "latency_s", 1e3), "server"),
+            ),
+        ),
     ),
     Swept(
         "migration",
@@ -310,6 +340,10 @@ EXPERIMENTS = (
             "repetitions": 1,
             "changes": {"duration": "26 s"},
         },
+        drawings=(
+            ("Table VI: transfer time of a container", bars("transfer time, s", "migration_transfer_s", "move")),
+            ("Table VI: downtime of a container", bars("downtime, s", "migration_gap_s", "move")),
+        ),
     ),
     Swept(
         "reader",
@@ -333,6 +367,13 @@ EXPERIMENTS = (
         repetitions=3,
         real=_reader_moves(real=True),
         short={"changes": {"migrations.0.at": "6 s", "duration": "30 s"}, "real": _reader_moves(real=True)},
+        drawings=(
+            (
+                "Table VII: response times while the reader moves",
+                courses((Course("response time, ms", "requests", "latency_s", 1e3, log=True),), "strategy"),
+            ),
+            ("Table VI: downtime of the reader", bars("downtime, s", "migration_gap_s", "strategy")),
+        ),
     ),
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cellbed.extension.reports import formats
+from cellbed_papers.drawings import bars, boxes, tabled
 from cellbed_papers.publication import (
     LARGER,
     SMALLER,
@@ -46,6 +47,17 @@ _PLACE: dict[str, Any] = {
 }
 
 _WHERE = {"web": "Fig. 11(a)", "video": "Fig. 11(b)", "call": "Fig. 11(c)", "segmentation": "Fig. 11(d)"}
+_TIME, _PLAYED = "latency_mean_s", "own_throughput_mbit_s_mean"
+_CALL_PARTS = {
+    words: {"part": part}
+    for words, part in (
+        ("round trip", "round_trip"),
+        ("jitter buffer", "jitter_buffer"),
+        ("target delay", "target_delay"),
+        ("between frames", "inter_frame"),
+        ("end to end", "delay"),
+    )
+}
 _BROWSER = {"cpus": 2.0, "memory": "2 GB"}
 _HD = {"key": "apps.film.renditions", "levels": {name: [rendition] for name, (rendition, _) in PICTURES.items()}}
 _CALL = {
@@ -76,6 +88,13 @@ EXPERIMENTS = (
             "levels": {"file": ["download of 5 MB"]},
             "changes": {"duration": "3 s"},
         },
+        drawings=tuple(
+            (
+                f"{table}: time of {way}s",
+                bars("time, s", _TIME, {size: {"file": f"{way} of {size}"} for size in SIZES}, "place"),
+            )
+            for way, (table, _) in _TABLES.items()
+        ),
     ),
     Swept(
         "web",
@@ -97,6 +116,7 @@ EXPERIMENTS = (
             "levels": {"page": ["google", "netflix"], "law": ["BBR"]},
             "changes": {"apps.page.drain": "2 s", "duration": "5 s"},
         },
+        drawings=(("Fig. 11(a): page load time", bars("page load time, s", _TIME, "page", "place", "law")),),
     ),
     Swept(
         "video",
@@ -115,6 +135,10 @@ EXPERIMENTS = (
             "levels": {"picture": ["HD"]},
             "changes": {"apps.film.length": "20 s", "apps.film.drain": "1 s", "duration": "16 s"},
         },
+        drawings=(
+            ("Fig. 11(b): response time of a chunk", bars("response time, s", _TIME, "picture", "place")),
+            ("Fig. 11(b): throughput at the player", bars("throughput, Mbit/s", _PLAYED, "picture", "place")),
+        ),
     ),
     Swept(
         "call",
@@ -134,6 +158,9 @@ EXPERIMENTS = (
             "levels": {"picture": ["360p"]},
             "changes": {"nodes.endpoint.cpus": 2.0, "apps.call.drain": "1 s", "duration": "18 s"},
         },
+        drawings=(
+            ("Fig. 11(c): delays of a call", bars("mean, ms", "own_{part}_ms_mean", _CALL_PARTS, "place", "picture")),
+        ),
     ),
     Swept(
         "segmentation",
@@ -147,6 +174,7 @@ EXPERIMENTS = (
         },
         repetitions=5,
         short={"repetitions": 2, "changes": {"apps.mask.drain": "1 s", "duration": "8 s"}},
+        drawings=(("Fig. 11(d): time of a segmentation", boxes("time, s", tabled("requests", "latency_s"), "place")),),
     ),
 )
 
@@ -198,7 +226,7 @@ def _call_claims(picture: str) -> Iterator[Claim]:
     for place in CALL_MS:
         own = {**at, "place": place}
         seconds = delays[place] / 1000
-        figure, measure = (seconds, seconds) if full else None, Measure("call", "latency_mean_s", own)
+        figure, measure = (seconds, seconds) if full else None, Measure("call", _TIME, own)
         key, published = f"call-{place}-{picture}", f"{delays[place]:g} ms{note}"
         yield Claim(key, "call", _WHERE["call"], f"{what}, {place}", published, measure, "time", figure=figure)
     for place in CALL_MS:

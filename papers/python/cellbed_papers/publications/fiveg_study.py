@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from cellbed_papers.drawings import Course, bars, courses, distributions, flow_boxes, tabled
 from cellbed_papers.publication import (
     CAPACITY,
     LARGER,
@@ -15,6 +16,7 @@ from cellbed_papers.publication import (
     Answer,
     Claim,
     Data,
+    Draw,
     Finding,
     Input,
     Measure,
@@ -82,6 +84,10 @@ SIZES_MB = (1, 10, 100)
 TABLE_4 = {"ExLL": 3.1, "BBR": 5.4, "CUBIC": 30.6, "Reno": 184.0}
 """Recovery time after a blockage of 10 s, s."""
 _BLOCKED_S, _SILENT_S = 10.0, 0.5
+_RATE = Course("throughput, Mbit/s", "flows", "throughput_mbit_s")
+_TRIP = Course("round trip, ms", "flows", "rtt_s", 1e3)
+_CONGESTION_WINDOW = Course("window, MB", "flows", "window_bytes", 1e-6)
+_SERIES = {"transport.series": True}
 
 
 def _network(name: str) -> list[str]:
@@ -145,6 +151,7 @@ def _handovers(role: str, every: str, packets: str) -> dict[str, Any]:
             "when": {"kind": "handovers", "every": every},
             "packets": packets,
         },
+        **_SERIES,
         "duration": "125 s",
         "apps.transfer.client.command": f"{_CLIENT} --time 120",
     }
@@ -167,10 +174,24 @@ def _blockage_changes(seconds: int) -> dict[str, Any]:
         # `recovery_s` counts from the end of this outage.
         "links.mobile.outage": [["7 s", f"{_SILENT_S} s"]],
         "links.mobile.loss": {"kind": "series", "steps": [["0 s", 0], ["7 s", "50 %"], ["17 s", 0]]},
-        "transport.series": True,
+        **_SERIES,
         "duration": f"{seconds + 1} s",
         "apps.transfer.client.command": f"{_CLIENT} --time {seconds}",
     }
+
+
+def _draw_motion(figure: str) -> tuple[tuple[str, Draw], ...]:
+    """Return distributions over 0.2 s by law."""
+    return tuple(
+        (
+            f"{figure}({part}): {what}",
+            distributions(f"{what}, {unit}", tabled("flows", column, factor), "law", of="bins"),
+        )
+        for part, what, unit, column, factor in (
+            ("a", "throughput", "Mbit/s", "throughput_mbit_s", 1.0),
+            ("b", "round trip", "ms", "rtt_s", 1e3),
+        )
+    )
 
 
 EXPERIMENTS = (
@@ -179,9 +200,20 @@ EXPERIMENTS = (
         "Throughput and round trips",
         "Fig. 5",
         {"network": {"keys": _NETWORK_KEYS, "levels": {name: _network(name) for name in NETWORKS}}, "law": _LAW},
+        changes=_SERIES,
         repetitions=3,
         varies=False,
         short={"repetitions": 2, "levels": {"network": ["5G edge"], "law": ["CUBIC", "BBR", "ExLL"]}},
+        drawings=(
+            ("Fig. 5: throughput by round trip", flow_boxes("network", "law")),
+            *(
+                (
+                    f"Fig. 6({part}): laws over time, {network}",
+                    courses((_CONGESTION_WINDOW, _TRIP, _RATE), "law", {"network": network}),
+                )
+                for part, network in (("a", "5G edge"), ("b", "5G cloud"))
+            ),
+        ),
     ),
     Swept(
         "buffer",
@@ -195,6 +227,7 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={"repetitions": 1, "levels": {"law": ["CUBIC"]}},
+        drawings=(("§V-B: throughput by receive buffer", bars("throughput, Mbit/s", _THROUGHPUT, "law", "buffer")),),
     ),
     Swept(
         "hystart",
@@ -213,15 +246,23 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={"repetitions": 1, "levels": {"network": ["5G edge"], "hystart": ["off", "both"], "size": ["10 MB"]}},
+        drawings=(
+            (
+                "Fig. 7: download time by mode of HyStart",
+                bars("download time, s", "latency_mean_s", "size", "hystart", "network", log=True),
+            ),
+        ),
     ),
     Swept(
         "others",
         "Laws that the study leaves out",
         "V-A",
         {"network": _EDGE_AND_CLOUD, "law": {**_LAW, "levels": OTHERS}},
+        changes=_SERIES,
         repetitions=3,
         varies=False,
         short={"repetitions": 1, "levels": {"network": ["5G edge"], "law": ["Verus"]}},
+        drawings=(("Fig. 5: throughput by round trip, other laws", flow_boxes("network", "law")),),
     ),
     Swept(
         "obstacles",
@@ -242,6 +283,13 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={"repetitions": 1, "levels": {"law": ["ExLL"], "obstacle": ["none", "human body"]}},
+        drawings=(
+            ("Fig. 8(a),(b): throughput by obstacle", bars("throughput, Mbit/s", _THROUGHPUT, "law", "obstacle")),
+            (
+                "§VI-A: round trip by obstacle",
+                bars("median round trip, ms", _ROUND_TRIP, "law", "obstacle", factor=1e3),
+            ),
+        ),
     ),
     Swept(
         "blockage",
@@ -251,6 +299,7 @@ EXPERIMENTS = (
         changes=_blockage_changes(47),
         repetitions=10,
         short={"repetitions": 1, "levels": {"law": ["ExLL", "BBR"]}, "changes": _blockage_changes(31)},
+        drawings=(("Fig. 8(c): throughput around a blockage from 7 to 17 s", courses((_RATE,), "law")),),
     ),
     Swept(
         "driving",
@@ -260,6 +309,7 @@ EXPERIMENTS = (
         changes=_handovers("driving", "33.3 s", "drop"),
         repetitions=5,
         short=_SHORTLY,
+        drawings=_draw_motion("Fig. 9"),
     ),
     Swept(
         "subway",
@@ -269,6 +319,7 @@ EXPERIMENTS = (
         changes=_handovers("subway", "14 s", "forward"),
         repetitions=5,
         short=_SHORTLY,
+        drawings=_draw_motion("Fig. 10"),
     ),
     *fiveg_applications.EXPERIMENTS,
 )

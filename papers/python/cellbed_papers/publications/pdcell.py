@@ -6,20 +6,21 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cellbed.extension.files import flow_files
-from cellbed.extension.reports import Interval, formats, mean_interval, plot
+from cellbed.extension.reports import Interval, formats, mean_interval
 from cellbed_datacentre import read_qualities, run_content
+from cellbed_papers.drawings import Setting, bars, curves, distributions, lines, listed
 from cellbed_papers.publication import (
     LARGER,
     NEAR,
     Answer,
     Claim,
     Data,
+    Draw,
     Finding,
     Input,
     Measure,
@@ -28,7 +29,6 @@ from cellbed_papers.publication import (
     SimulatedPublication,
     Trials,
     Values,
-    ends,
     leave_one_out,
     pair_repetitions,
     ratio,
@@ -40,9 +40,6 @@ from cellbed_papers.publication import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PAPER, STABLE = "paper-like", "stable"
 MODES = (PAPER, STABLE)
@@ -158,7 +155,8 @@ def describe(labels: Mapping[str, str], scale: Mapping[str, int], content: Mappi
 def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Run a simulation, and return measures of the flows to users.
 
-    ``fct_s``: sorted completion times of these flows, at the user; infinite for a flow that did not end.
+    ``fct_s``: sorted completion times of these flows, at the user; infinite for a flow that did not end. ``bytes``:
+    sorted sizes of these flows.
     ``fct_mean_s``, ``fct_pNN_s``. ``short_QUALITY_s``: mean over short flows to users of this quality;
     ``short_by_cqi_s``: the same by mean CQI, from 0;
     ``short_beside_s``: mean over short flows that begin during a long flow to the same user; ``short_alone_s``: over
@@ -178,6 +176,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
         "flows": len(times),
         "unfinished": int(np.isinf(times).sum()),
         "fct_s": times.tolist(),
+        "bytes": np.sort(size).tolist(),
         "fct_mean_s": float(times.mean()),
         **{f"fct_p{each}_s": rank(times, each / 100) for each in PERCENTILES},
         "duration_s": found["end_ps"] * 1e-12,
@@ -244,10 +243,6 @@ def _name(load: str) -> str:
 
 def _section(experiment: str) -> str:
     return "§1" if experiment == "load" else f"Fig. {experiment}"
-
-
-Setting = Mapping[str, str]
-"""Levels that differ from the defaults, by factor."""
 
 
 def _fill_delay(one: Setting, other: Setting, data: Data) -> Values:
@@ -562,117 +557,45 @@ _UNTRIED = untried_claims(
 )
 
 
-# ---- figures
-
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-"""Colours that all readers can distinguish (Okabe & Ito, "Color universal design", 2008)."""
-
-
-_POINTS = 300
-"""Maximum number of points drawn of a distribution."""
-
-
-def _draw_panels(label: str, draw: Callable[[Axes, str], object]) -> Figure:
-    """Return a figure with a panel for each load."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    panels = list(figure.subplots(1, len(MODES), sharey=True))
-    for axes, load in zip(panels, MODES, strict=True):
-        axes.set_title(f"{load} load")
-        draw(axes, load)
-    panels[0].set_ylabel(label)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
-
-
-def _draw_distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
-    """Draw cumulative distributions of the completion times of all repetitions."""
-
-    def draw(axes: Axes, load: str) -> None:
-        for (name, setting), colour in zip(named.items(), cycle(_COLOURS), strict=False):
-            times = np.sort(_pool(trials, {"load": load, **setting}))
-            if len(times):
-                ranks = np.unique(np.linspace(0, len(times) - 1, _POINTS).astype(int))
-                ranks = ranks[np.isfinite(times[ranks])]
-                axes.step(times[ranks], (ranks + 1) / len(times), where="post", color=colour, label=name)
-        axes.set(xscale="log", xlabel="flow completion time, s (logarithmic)", ylim=(0, 1))
-        plot.label_decades(axes.xaxis, *axes.get_xlim())
-
-    return _draw_panels("share of flows", draw)
-
-
-def _draw_bars(
-    groups: Mapping[str, Setting], levels: Sequence[str], column: str, factor: str | None, label: str, trials: Trials
-) -> Figure:
-    """Draw means over repetitions with 95 % intervals, as grouped bars; logarithmic scale. levels: levels of `factor`,
-    or parts of the column's name."""
-    width = 0.8 / len(groups)
-
-    def draw(axes: Axes, load: str) -> None:
-        for number, ((name, setting), colour) in enumerate(zip(groups.items(), _COLOURS, strict=False)):
-            for place, level in enumerate(levels):
-                at = {"load": load, **setting} | ({} if factor is None else {factor: level})
-                mean = _mean(trials, column.format(level), at)
-                if mean.value is not None:
-                    left = place + number * width
-                    axes.bar(left, mean.value, width, color=colour, label=name if not place else None)
-                    if mean.low is not None and mean.high is not None:
-                        axes.vlines(left, max(mean.low, mean.value * 0.01), mean.high, color="black", lw=1)
-        axes.set_xticks([each + 0.4 - width / 2 for each in range(len(levels))], levels)
-        axes.set_yscale("log")
-        plot.label_decades(axes.yaxis, *axes.get_ylim())
-
-    return _draw_panels(label, draw)
-
-
-def _draw_over_buffers(names: Sequence[str], column: str, factor: float, label: str, trials: Trials) -> Figure:
-    """Draw a measure over the size of the buffer: means over repetitions with 95 % intervals."""
-
-    def draw(axes: Axes, load: str) -> None:
-        for name, colour in zip(names, _COLOURS, strict=False):
-            points = []
-            for buffer, size in BUFFERS.items():
-                mean = _mean(trials, column, {"load": load, **_NAMES[name], "buffer": buffer})
-                if mean.value is not None:
-                    points.append((size / 1e6, *(factor * each for each in (mean.value, *ends(mean)))))
-            if points:
-                x, y, low, high = np.array(points).T
-                axes.plot(x, y, "o-", ms=4, color=colour, label=name)
-                axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-        axes.set(xlabel="buffer at the CU, MB", ylim=(0, None))
-
-    return _draw_panels(label, draw)
-
-
-def _draw_occupancy(trials: Trials) -> Figure:
-    """Draw the occupancy of the buffer over time: means over repetitions."""
-
-    def draw(axes: Axes, load: str) -> None:
-        for name, colour in zip(("pHost+PFS", "pDCell-PFS"), _COLOURS, strict=False):
-            found = trials.at(**{"load": load, **_NAMES[name], "buffer": "3 MB"})
-            rows = found.select("times_s", "occupancy").iter_rows() if "times_s" in found.columns else ()
-            if drawn := [(np.array(t, float), np.array(p, float)) for t, p in rows if t]:
-                grid = np.linspace(0, max(t[-1] for t, _ in drawn), 300)
-                lines = [np.interp(grid, t, p, right=0.0) / 2000 * 100 for t, p in drawn]
-                axes.plot(grid, np.mean(lines, axis=0), color=colour, label=name)
-        axes.set(xlabel="time since the first packet, s", ylim=(0, 105))
-
-    return _draw_panels("buffer of 3 MB in use, %", draw)
-
+# ---- experiments
 
 _LEGACY = {"pHost, finite queue": _PHOST_PFS, "TCP": _TCP_PFS, "pHost, infinite queue": _INFINITE_PFS}
-_SCHEDULED = {MRFS: {"scheduler": MRFS}, PFS: {"scheduler": PFS}}
 _REPORTED = {"fixed CQI": {"cqi": FIXED}, "varying CQI": {"cqi": TRACE}}
 _SCHEDULERS_10A = (MRFS, PFS, ROUND_ROBIN)
 _LEVELS = ("0.2", "0.4", "0.6", "0.8")
 
 
+_MEAN_FCT = "mean FCT, s (logarithmic)"
+_BY_QUALITY = {quality: {"quality": quality} for quality in QUALITIES}
+_MEGABYTES = ("buffer at the CU, MB", {buffer: size / 1e6 for buffer, size in BUFFERS.items()})
+
+
 def _experiment(
-    name: str, title: str, settings: Sequence[Setting], drawn: str, draw: Callable[[Trials], Figure]
+    name: str, title: str, settings: Sequence[Setting], drawn: str, draw: Draw, *others: tuple[str, Draw]
 ) -> Simulated:
     both = tuple({"load": load, **each} for load in MODES for each in settings)
-    return Simulated(name, title, _section(name), both, drawings=((drawn, draw),))
+    figure = f"{_section(name)}: {drawn}"
+    return Simulated(name, title, _section(name), both, drawings=((figure, draw), *others))
+
+
+def _named(*names: str) -> Mapping[str, Setting]:
+    return {name: _NAMES[name] for name in names}
+
+
+def _draw_times(named: Mapping[str, Setting]) -> Draw:
+    return distributions("flow completion time, s", listed("fct_s"), named, "load", of="flows", log=True)
+
+
+def _average_occupancy(trials: Trials, setting: Setting) -> Any:
+    """Return times and mean occupancies of the buffer over repetitions, per cent."""
+    found = trials.at(**{**setting, "buffer": "3 MB"})
+    rows = found.select("times_s", "occupancy").iter_rows() if "times_s" in found.columns else ()
+    drawn = [(np.array(times, float), np.array(packets, float)) for times, packets in rows if times]
+    if not drawn:
+        return np.empty((0, 2))
+    grid = np.linspace(0, max(times[-1] for times, _ in drawn), 300)
+    means = np.mean([np.interp(grid, times, packets, right=0.0) for times, packets in drawn], axis=0)
+    return np.column_stack([grid, means * 100 * 1500 / BUFFERS["3 MB"]])
 
 
 def _vary_factor(settings: Sequence[Setting], factor: str, levels: Sequence[str]) -> list[Setting]:
@@ -680,63 +603,75 @@ def _vary_factor(settings: Sequence[Setting], factor: str, levels: Sequence[str]
 
 
 EXPERIMENTS = (
+    _experiment(
+        "3",
+        "Transports that do not know the radio",
+        tuple(_LEGACY.values()),
+        "flow completion times",
+        _draw_times(_LEGACY),
+        (
+            "Fig. 7: sizes of the flows",
+            distributions("size, kB", listed("bytes", 1e-3), {"flows to users": _PHOST_PFS}, of="flows", log=True),
+        ),
+    ),
     *(
-        _experiment(name, title, tuple(named.values()), "Flow completion times", partial(_draw_distributions, named))
-        for name, title, named in (
-            ("3", "Transports that do not know the radio", _LEGACY),
-            ("8", "Traffic matrices", _MATRICES),
-            ("9", "pDCell, pHost and TCP", _NAMES),
-        )
+        _experiment(name, title, tuple(named.values()), "flow completion times", _draw_times(named))
+        for name, title, named in (("8", "Traffic matrices", _MATRICES), ("9", "pDCell, pHost and TCP", _NAMES))
     ),
     _experiment(
         "10a",
         "Reports of the channel quality",
         _vary_factor(tuple(_REPORTED.values()), "scheduler", _SCHEDULERS_10A),
-        "Mean completion times",
-        partial(_draw_bars, _REPORTED, _SCHEDULERS_10A, "fct_mean_s", "scheduler", "mean FCT, s (logarithmic)"),
+        "mean completion times",
+        bars(_MEAN_FCT, "fct_mean_s", "scheduler", _REPORTED, "load", log=True),
     ),
     _experiment(
         "10b",
         "Short flows by channel quality",
         (_PDCELL_MRFS, _PDCELL_PFS),
-        "Mean completion times",
-        partial(
-            _draw_bars, _SCHEDULED, tuple(QUALITIES), "short_{}_s", None, "mean FCT of flows ≤ 10 KB, s (logarithmic)"
-        ),
+        "mean completion times of flows of at most 10 KB",
+        bars(_MEAN_FCT, "short_{quality}_s", _BY_QUALITY, "scheduler", "load", log=True),
     ),
     _experiment(
         "11a",
         "Packets that are not admitted",
         _vary_factor((_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS), "buffer", tuple(BUFFERS)),
-        "Refused packets",
-        partial(
-            _draw_over_buffers,
-            ("pHost+PFS", "pDCell-PFS", "pDCell-MRFS"),
-            "refused_share",
-            100.0,
+        "refused packets",
+        lines(
             "packets that the CU refuses, %",
+            "refused_share",
+            "buffer",
+            _MEGABYTES,
+            _named("pHost+PFS", "pDCell-PFS", "pDCell-MRFS"),
+            "load",
+            factor=100.0,
         ),
     ),
     _experiment(
         "11b",
         "Buffer over time",
         _vary_factor((_PHOST_PFS, _PDCELL_PFS), "buffer", ("3 MB",)),
-        "Occupancy of the buffer",
-        _draw_occupancy,
+        "occupancy of the buffer",
+        curves(
+            ("time since the first packet, s", "buffer of 3 MB in use, %"),
+            _average_occupancy,
+            _named("pHost+PFS", "pDCell-PFS"),
+            "load",
+        ),
     ),
     _experiment(
         "11c",
         "Completion times by buffer",
         _vary_factor((_PDCELL_MRFS, _PDCELL_PFS), "buffer", tuple(BUFFERS)),
-        "Mean completion times",
-        partial(_draw_over_buffers, ("pDCell-MRFS", "pDCell-PFS"), "fct_mean_s", 1.0, "mean FCT, s"),
+        "mean completion times",
+        lines("mean FCT, s", "fct_mean_s", "buffer", _MEGABYTES, _named("pDCell-MRFS", "pDCell-PFS"), "load"),
     ),
     _experiment(
         "load",
         "Network load",
         _vary_factor((_PDCELL_MRFS, _PDCELL_PFS), "network load", _LEVELS),
-        "Mean completion times",
-        partial(_draw_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load", "mean FCT, s (logarithmic)"),
+        "mean completion times by load",
+        bars(_MEAN_FCT, "fct_mean_s", "network load", "scheduler", "load", log=True),
     ),
 )
 

@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import cycle
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from cellbed import Link
-from cellbed.extension.reports import formats, plot
+from cellbed.extension.reports import formats
 from cellbed.extension.traces import PLACES, PRESETS, SLOT_LTE, TICK_NS, Capacity, Model, Stream, Wander, each_way
 from cellbed.path import Path
+from cellbed_papers.drawings import ANY, Course, bars, boxes, courses, lines, places, tabled
 from cellbed_papers.publication import (
     LARGER,
     MEAN,
@@ -31,7 +29,6 @@ from cellbed_papers.publication import (
     Role,
     Swept,
     SweptPublication,
-    Trials,
     Values,
     describe_parts,
     determination,
@@ -44,9 +41,6 @@ from cellbed_papers.publication import (
     values_above,
     values_below,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _CITATION = (
     "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, "
@@ -150,28 +144,18 @@ _POLICIES: dict[str, tuple[tuple[str, Range | None], ...]] = {
 """Published ratios, without policy over with policy, of the median and the P99 latency."""
 
 
-def _draw_over_delay(trials: Trials) -> Figure:
-    """Draw percentiles of each trial's uplink latency over the core delay, with least-squares lines."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    colours = (plot.palette("uplink")[1], plot.palette("remote")[2], plot.palette("downlink")[1], plot.INK)
-    levels = trials.frame["restart"].unique(maintain_order=True).to_list()
-    columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
-    for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):
-        for level, colour in zip(levels, cycle(colours), strict=False):
-            found = [
-                (at, value * 1e3)
-                for place, at in ONE_WAY_MS.items()
-                for value in trials.values(f"uplink_{name}_s", place=place, restart=level).values()
-            ]
-            if len({at for at, _ in found}) > 1:
-                x, y = np.array(found).T
-                axes.plot(x, y, "o", ms=4, color=colour, label=f"slow start after idle {level}")
-                axes.plot(ends := np.array([x.min(), x.max()]), np.polyval(np.polyfit(x, y, 1), ends), color=colour)
-        axes.set(xlabel="core delay one way, ms", ylabel="uplink latency, ms", title=title, ylim=(0, None))
-    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
+_LATENCY, _REQUESTS = "latency, ms", tabled("requests", "latency_s", 1e3)
+_UPLINK = Course("uplink latency, ms", "requests", "uplink_s", 1e3, log=True)
+_CAPACITY = Course("uplink capacity, Mbit/s", "links", "capacity_mbit_s", direction="mobile-0.uplink")
+_QUEUE = Course("uplink queue, kB", "links", "queue_bytes", 1e-3, "mobile-0.uplink")
+_PERCENTILES = {words: {"percentile": each} for words, each in (("Median", "p50"), ("P1", "p01"), ("P99", "p99"))}
+_RESTARTS = {
+    "slow start after idle": {"restart": "on"},
+    "no slow start after idle": {"restart": "off"},
+}
+_AT_10 = {"10 /s": {"rate": "10 /s"}}
+_UNLIMITED = {"queue": "infinite", "policy": "none"}
+_AT_HIGH_LOAD = {"rate": "10 /s", "queue": "infinite"}
 
 
 def _workloads(key: str, image: str, text: str) -> dict[str, Any]:
@@ -192,11 +176,17 @@ def _name_rate(rate: int) -> str:
     return f"{rate} Mbit/s"
 
 
+_BY_CAPACITY = ("uplink capacity, Mbit/s", {_name_rate(rate): float(rate) for rate in _CAPACITIES})
+_STATISTICS = {
+    words: {"rate": column}
+    for words, column in (("mean", "mean"), ("P10 of seconds", "p10"), ("P90", "p90"), ("highest second", "most"))
+}
 _RECORDINGS = Recorded(
     "archive",
     "The recordings",
     "§5.3",
     traces=tuple(f"{{trace:{role}.{way}}}" for role in _RATES for way in ("up", "down")),
+    drawings=(("§5.3: rates of the recordings", bars("rate, Mbit/s", "{rate}", "trace", _STATISTICS)),),
 )
 EXPERIMENTS = (
     Swept(
@@ -209,6 +199,16 @@ EXPERIMENTS = (
                 "levels": {"5G": _links("5g"), "5G behind a window": _links("5g-window"), "LTE": _links("lte")},
             }
         },
+        drawings=(
+            (
+                "Fig. 6.1: latency of each request",
+                courses((Course(_LATENCY, "requests", "latency_s", 1e3),), "network"),
+            ),
+            ("Fig. 6.2: median latency by place", places("p50", "network")),
+            ("Fig. 6.3: P99 latency by place", places("p99", "network")),
+            ("Fig. 6.4: median network latency", places("p50", "network", network=True)),
+            ("Fig. 6.5: P99 network latency", places("p99", "network", network=True)),
+        ),
     ),
     Swept(
         "E2",
@@ -216,6 +216,12 @@ EXPERIMENTS = (
         "§6.4",
         _workloads("duration", "120 s", "400 s"),
         short={"factors": _workloads("workload.drain", "1 s", "4 s")},
+        drawings=(
+            ("Fig. 6.6: latency by workload", boxes(_LATENCY, _REQUESTS, "workload", log=True)),
+            ("Fig. 6.7: median latency by place", places("p50", "workload")),
+            ("Fig. 6.8: P99 latency by place", places("p99", "workload")),
+            ("Fig. 6.9: size of a request", bars("packets of a request, mean", "packets_mean", "workload")),
+        ),
     ),
     Swept(
         "E3",
@@ -226,7 +232,25 @@ EXPERIMENTS = (
             "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
         },
         short={"levels": {"place": ["edge", "transcontinental"]}},
-        drawings=(("core delay one way, ms", _draw_over_delay),),
+        drawings=(
+            (
+                "Fig. 6.10: latency by place of the server",
+                boxes(_LATENCY, _REQUESTS, "place", {"restart": "on"}, log=True),
+            ),
+            (
+                "Fig. 6.11: uplink latency over core delay",
+                lines(
+                    "uplink latency, ms",
+                    "uplink_{percentile}_s",
+                    "place",
+                    ("core delay one way, ms", ONE_WAY_MS),
+                    _RESTARTS,
+                    _PERCENTILES,
+                    factor=1e3,
+                    fit=True,
+                ),
+            ),
+        ),
     ),
     Swept(
         "E4",
@@ -252,6 +276,18 @@ EXPERIMENTS = (
             "levels": {"rate": ["10 /s", "2 /s"], "queue": ["infinite", "100 kB"]},
         },
         worst=True,
+        drawings=(
+            ("Fig. 6.12: uplink latency over time", courses((_UPLINK,), "rate", _UNLIMITED)),
+            ("Fig. 6.13: uplink latency and capacity", courses((_CAPACITY, _UPLINK), _AT_10, _UNLIMITED)),
+            ("Fig. 6.14: uplink latency and queue", courses((_QUEUE, _UPLINK), _AT_10, _UNLIMITED)),
+            *(
+                (
+                    f"Fig. {number}: {words} latency by policy",
+                    bars(f"{words} latency, s", f"latency_{at}_s", "policy", at=_AT_HIGH_LOAD),
+                )
+                for number, words, at in (("6.15", "median", "p50"), ("6.16", "P99", "p99"))
+            ),
+        ),
     ),
     Swept(
         "threshold",
@@ -260,6 +296,12 @@ EXPERIMENTS = (
         {"capacity": {"key": "links.mobile.up", "levels": {rate: rate for rate in map(_name_rate, _CAPACITIES)}}},
         changes={"nodes.endpoint.count": 1, "workload.rate": "10 /s", "duration": "60 s"},
         short={"repetitions": 1, "levels": {"capacity": ["3 Mbit/s", "8 Mbit/s"]}, "changes": {"duration": "8 s"}},
+        drawings=(
+            (
+                "Fig. 6.13: uplink latency by capacity",
+                lines("median uplink latency, s", "uplink_p50_s", "capacity", _BY_CAPACITY, {"10 /s": ANY}),
+            ),
+        ),
     ),
     Swept(
         "6G",
@@ -274,6 +316,12 @@ EXPERIMENTS = (
                 },
             }
         },
+        drawings=(
+            (
+                "Fig. 6.17: median latency by place, with compute 20 times as fast by arithmetic",
+                places("p50", "network", faster={"6G, compute 20 times as fast": ("6G", 20)}),
+            ),
+        ),
     ),
 )
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from cellbed import Sweep
 from cellbed.extension.files import inputs, write_json, write_whole
-from cellbed.extension.reports import PLACES, Bars, Head, Interval, html, plot
+from cellbed.extension.reports import Head, Interval, html
 from cellbed_papers.publication import (
     VERDICTS,
     Data,
@@ -23,7 +21,6 @@ from cellbed_papers.publication import (
     Input,
     Publication,
     Simulated,
-    Swept,
     Trials,
     evaluate,
     format_interval,
@@ -166,9 +163,9 @@ def page(result: Result) -> str:
     for experiment in result.publication.experiments:
         if experiment.name in result.data:
             trials = result.data[experiment.name]
-            drawings = _drawings(experiment, trials)
+            drawings, missing = _drawings(experiment, trials)
             claims = [each for each in tried if each.claim.experiment == experiment.name]
-            sections.append((experiment, drawings, claims))
+            sections.append((experiment, drawings, missing, claims))
     grouped = {name: VERDICTS[each] for name, each in statements(tried).items()}
     return html.fill_template(
         Path(__file__).with_name("reproduction.html"),
@@ -201,37 +198,11 @@ def _head(result: Result) -> Head:
     )
 
 
-def _drawings(experiment: Experiment, trials: Trials) -> list[str]:
-    bars = []
-    if isinstance(experiment, Swept):
-        bars = [each.element(f"{experiment.title}, {name}") for name, each in _bars(trials, list(experiment.factors))]
-    return bars + [plot.element(title, partial(draw, trials)) for title, draw in experiment.drawings]
-
-
-def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return name and labels of each point with measures, in order."""
-    rows = trials.measured.unique("point").sort("point").select(factors).rows()
-    varied = [at for at in range(len(factors)) if len({row[at] for row in rows}) > 1]
-    return [
-        (", ".join(row[at] for at in varied or range(len(factors))), dict(zip(factors, row, strict=True)))
-        for row in rows
-    ]
-
-
-def _bars(trials: Trials, factors: Sequence[str]) -> Iterator[tuple[str, Bars]]:
-    """Yield percentiles of each place's time; as in the publication, percentiles of places are separate."""
-    points = _points(trials, factors)
-    for name, words in (("p50", "median"), ("p99", "P99")):
-        parts = []
-        for place, label in PLACES.items():
-            found = [list(trials.values(f"{place}_{name}_s", **labels).values()) for _, labels in points]
-            parts.append(
-                (label, plot.palette(place)[1], [float(np.mean(each)) * 1e3 if each else 0.0 for each in found])
-            )
-        yield (
-            words,
-            Bars([point for point, _ in points], parts, f"{words} of the time at each place, mean of repetitions, ms"),
-        )
+def _drawings(experiment: Experiment, trials: Trials) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return titles and elements of the drawings, and titles of the drawings without data."""
+    made = [(title, draw(trials)) for title, draw in experiment.drawings]
+    drawn = [(title, drawing.element(title)) for title, drawing in made if drawing is not None]
+    return drawn, [title for title, drawing in made if drawing is None]
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:

@@ -263,7 +263,7 @@ def collect(folder: Path) -> Trials:
     table = pl.read_parquet(inputs.check(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
     rows = [_measure_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
     more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
-    return Trials(pl.concat([table, more], how="horizontal"))
+    return Trials(pl.concat([table, more], how="horizontal"), folder=folder)
 
 
 def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
