@@ -308,7 +308,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, dat
     text = page.page(result)
     for claim in THESIS.claims:
         assert f'data-claim="{claim.key}"' in text
-    assert (text.count("<svg"), text.count('<figure class="bars"')) == (1, 12)
+    assert (text.count("<svg"), text.count('<figure class="bars"')) == (6, 6)
     assert "<th>Ours (95 % interval)</th><th>Direction</th>" in text
     assert "E2: 10 of 10 trials were disturbed" in text
     assert "Not the publication&#39;s inputs: lte.up" in text
