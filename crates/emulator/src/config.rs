@@ -47,6 +47,16 @@ pub struct Attached {
     pub netlink: i32,
 }
 
+/// The node of a tower: the packets of radio links pass its device.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tower {
+    /// File for the state of the links.
+    pub page: Option<PathBuf>,
+    /// Uplink and downlink of each radio link, also of those at other towers.
+    pub links: Vec<[String; 2]>,
+}
+
 /// A place in the graph: a node with a device, or an internal place such as a tower.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +87,8 @@ pub struct Vertex {
     pub sysctls: BTreeMap<String, String>,
     /// Name of the device in a separate namespace; default: `cellbed0`.
     pub interface: Option<String>,
+    /// Present if the vertex is the node of a tower.
+    pub tower: Option<Tower>,
 }
 
 impl Vertex {

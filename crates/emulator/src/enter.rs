@@ -9,8 +9,8 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use rustix::thread::{
-    CapabilitySets, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
-    move_into_link_name_space, set_capabilities,
+    CapabilitySet, CapabilitySets, LinkNameSpaceType, capabilities,
+    configure_capability_in_ambient_set, move_into_link_name_space, set_capabilities,
 };
 use serde::Deserialize;
 
@@ -39,6 +39,8 @@ pub struct Entry {
     pub host_name: Option<String>,
     /// True if the program keeps its capabilities in the user namespace after `exec`.
     pub keep_capabilities: bool,
+    /// True if the program keeps those over the network.
+    pub keep_network_capabilities: bool,
 }
 
 /// Move the calling process, which must have one thread, into a node.
@@ -75,7 +77,9 @@ pub fn enter(entry: &Entry) -> Result<()> {
         mount_disk(folder, *bytes)?;
     }
     if entry.keep_capabilities {
-        keep_capabilities()?;
+        keep_capabilities(CapabilitySet::all())?;
+    } else if entry.keep_network_capabilities && entry.user_namespace.is_some() {
+        keep_capabilities(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)?;
     }
     // Last, because a change of credentials clears the setting.
     die_with_parent()
@@ -131,17 +135,17 @@ fn mount_disk(folder: &str, bytes: u64) -> Result<()> {
     Ok(mounted.trying(|| format!("mount a file system of {bytes} bytes over {folder}"))?)
 }
 
-/// Raise all permitted capabilities into the ambient set, which survives `exec` of an ordinary program.
-fn keep_capabilities() -> Result<()> {
+/// Raise the permitted ones of some capabilities into the ambient set, which survives `exec` of an ordinary program.
+fn keep_capabilities(kept: CapabilitySet) -> Result<()> {
     let what = || "keep the capabilities of the user namespace".to_string();
-    let held = capabilities(None).trying(what)?;
+    let kept = capabilities(None).trying(what)?.permitted & kept;
     let sets = CapabilitySets {
-        effective: held.permitted,
-        permitted: held.permitted,
-        inheritable: held.permitted,
+        effective: kept,
+        permitted: kept,
+        inheritable: kept,
     };
     set_capabilities(None, sets).trying(what)?;
-    for (_, capability) in held.permitted.iter_names() {
+    for (_, capability) in kept.iter_names() {
         configure_capability_in_ambient_set(capability, true).trying(what)?;
     }
     Ok(())

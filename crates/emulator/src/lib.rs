@@ -32,6 +32,7 @@ mod proxy;
 mod socket;
 mod stages;
 mod stamps;
+mod tower;
 mod tun;
 mod wake;
 mod writer;

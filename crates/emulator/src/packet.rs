@@ -133,6 +133,15 @@ impl Header {
         header
     }
 
+    /// Return the source of a packet.
+    pub fn source(packet: &[u8]) -> Option<IpAddr> {
+        match packet.first()? >> 4 {
+            4 => Some(Ipv4Addr::from(array::<4>(packet, 12)?).into()),
+            6 => Some(Ipv6Addr::from(array::<16>(packet, 8)?).into()),
+            _ => None,
+        }
+    }
+
     /// Return whether the packet has a multicast or link-local destination: kernel traffic that no link carries.
     pub fn is_link_chatter(&self) -> bool {
         match self.destination {

@@ -32,6 +32,7 @@ use crate::process::{request_real_time, sleep_precisely, thread_accounts, total_
 use crate::proxy::{Made, Port, Verdict};
 use crate::stages::bound_all;
 use crate::stamps::Stamps;
+use crate::tower::Towers;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
 
@@ -96,6 +97,7 @@ pub struct Engine {
     made: VecDeque<Made>,
     /// Time for which a stamped packet may stay unread.
     unread: Duration,
+    towers: Towers,
 }
 
 impl Engine {
@@ -156,6 +158,7 @@ impl Engine {
                 .collect(),
             made: VecDeque::new(),
             unread: Duration::ZERO,
+            towers: Towers::new(config, zero)?,
             finished: false,
             devices: tuns.into_iter().map(device).collect(),
             requests,
@@ -182,7 +185,8 @@ impl Engine {
             let event = self.next_event();
             let departure = event.map(|time| self.pace.deadline(time));
             let turn = flush.min(self.seconds.end());
-            let deadline = departure.map_or(turn, |time| time.min(turn));
+            let work = self.towers.due().map_or(turn, |due| due.min(turn));
+            let deadline = departure.map_or(work, |time| time.min(work));
             if std::mem::take(&mut self.crowded) {
                 // Unread devices stay readable, so the loop waits for time alone to free slots.
                 self.wake.nap(deadline, &*self.mailbox)?;
@@ -224,6 +228,11 @@ impl Engine {
             if !self.waiting.is_empty() {
                 self.pace.on_departure(now);
                 self.write_all();
+            }
+            if self.towers.due().is_some_and(|due| due <= now) {
+                self.graph.catch_up(now);
+                self.deliver_all(now, now);
+                self.towers.write(now, &mut self.graph);
             }
             if now >= turn {
                 self.flush(looked, now);
@@ -313,6 +322,12 @@ impl Engine {
             return None;
         };
         packet.destination = to as u16;
+        if self.towers.forwards(vertex)
+            && let Some(source) = Header::source(&bytes[VNET_BYTES..])
+        {
+            let sender = self.owners.owner(paths, vertex, &source);
+            packet.source = sender.unwrap_or(vertex) as u16;
+        }
         self.pool.describe(slot, packet);
         Some((direction, segments))
     }
@@ -450,10 +465,10 @@ impl Engine {
         outcome.packet = segment;
         let destination = usize::from(self.pool.packet(segment.slot).destination);
         let onward = self.graph.onward(direction, &outcome, destination);
-        if onward == Onward::Arrived {
-            let device = &mut self.devices[destination];
+        if let Some(vertex) = self.device_of(direction, &outcome, destination, onward) {
+            let device = &mut self.devices[vertex];
             if device.outbox.is_empty() {
-                self.waiting.push(destination);
+                self.waiting.push(vertex);
             }
             device.outbox.push(segment, &self.pool);
             device.leaving.push((direction as u16, outcome));
@@ -481,6 +496,27 @@ impl Engine {
             self.graph.accept_tagged(at, next, segment, size, tag, None);
         } else {
             self.pool.release(segment.slot, 1);
+        }
+    }
+
+    /// Return the vertex whose device receives a segment that has left a direction: its destination, or a tower's
+    /// node.
+    #[inline]
+    fn device_of(
+        &self,
+        direction: usize,
+        outcome: &Outcome<Segment>,
+        destination: usize,
+        onward: Onward,
+    ) -> Option<usize> {
+        match onward {
+            Onward::Arrived => Some(destination),
+            Onward::Next(next) if !self.towers.is_empty() => {
+                let vertex = self.graph.paths(outcome.released).end(direction);
+                let taken = self.towers.takes(vertex, direction, next);
+                taken.then_some(vertex)
+            }
+            Onward::Next(_) | Onward::Lost => None,
         }
     }
 

@@ -77,10 +77,11 @@ impl<P: Clone> Direction<P> {
         stage.map_or(Share::WHOLE, |stage| stage.left(at))
     }
 
-    /// Return the capacity of the bottleneck from `from` up to but excluding `to`, bytes, used or not.
+    /// Return the capacity of the bottleneck from `from` up to but excluding `to`, bytes, used or not; infinite without
+    /// a bottleneck.
     pub fn offered(&self, from: Time, to: Time) -> f64 {
         let stage = self.metered_stage();
-        stage.map_or(0.0, |stage| stage.potential(from, to))
+        stage.map_or(f64::INFINITY, |stage| stage.potential(from, to))
     }
 
     /// Return the bytes that the bottleneck can carry from `from` up to but excluding `to`, with `share` of its

@@ -46,7 +46,8 @@ class Place:
     cgroups: ``cgroup.procs`` files that the program joins before it executes.
     mount_namespace: path under ``/proc`` (``None``: the mount namespace of the caller).
     disk: a folder and a number of bytes. In the program's mount namespace, a file system of this size covers the
-    folder. host_name: the machine's name for the program (``None``: the real name).
+    folder. host_name: the machine's name for the program (``None``: the real name). keep_network_capabilities: whether
+    the program may administer the network of the user namespace.
     """
 
     network_namespace: str
@@ -56,6 +57,7 @@ class Place:
     mount_namespace: str | None = None
     disk: tuple[str, int] | None = None
     host_name: str | None = None
+    keep_network_capabilities: bool = False
 
     def enter(self, *, keep_capabilities: bool = False) -> None:
         """Move the calling process here, its control groups first. The process must have one thread; it dies with its
