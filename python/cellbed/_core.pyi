@@ -29,9 +29,12 @@ class PacketGroups:
     Records: bytes of whole records; records of protocols without ports are ignored.
     """
 
-    def __new__(cls, moved: list[tuple[int, int]], directions: list[tuple[int, int]], since_ns: int) -> PacketGroups:
+    def __new__(
+        cls, moved: list[tuple[int, int]], directions: list[tuple[int, int]], towers: list[int], since_ns: int
+    ) -> PacketGroups:
         """moved: ends (vertex << 16 | port) of services that have moved, each with its first vertex. directions: the
-        vertices at which each begins and ends, or -1. since_ns: connections without a later arrival are left out."""
+        vertices at which each begins and ends, or -1. towers: vertices of the nodes of towers, which packets pass.
+        since_ns: connections without a later arrival are left out."""
 
     def count(self, records: NDArray[np.uint8]) -> None:
         """Count the records of each connection."""

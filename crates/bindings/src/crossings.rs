@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrivals::slice;
+use crate::legs::join_legs;
 
 type Record = [u8; RECORD_BYTES];
 
@@ -26,6 +27,8 @@ struct Groups {
     homes: HashMap<u32, u16>,
     /// The vertices at which each direction begins and ends, or -1.
     directions: Vec<(i32, i32)>,
+    /// The vertices of the nodes of towers.
+    towers: Vec<i32>,
     /// Connections without a record that arrived since this time are left out.
     since: i64,
     /// Number of records of each connection, and whether it is kept.
@@ -36,20 +39,20 @@ struct Groups {
 
 /// A record of the packet log; times in ns.
 #[derive(Clone, Copy)]
-struct Hop {
-    packet: u64,
-    arrived: i64,
-    released: i64,
-    departed: i64,
-    observed: i64,
-    direction: u16,
-    dropped: bool,
-    protocol: u8,
-    size: u32,
-    ports: (u16, u16),
-    sequence: u32,
-    payload: u32,
-    vertices: (u16, u16),
+pub struct Hop {
+    pub packet: u64,
+    pub arrived: i64,
+    pub released: i64,
+    pub departed: i64,
+    pub observed: i64,
+    pub direction: u16,
+    pub dropped: bool,
+    pub protocol: u8,
+    pub size: u32,
+    pub ports: (u16, u16),
+    pub sequence: u32,
+    pub payload: u32,
+    pub vertices: (u16, u16),
 }
 
 impl Hop {
@@ -79,14 +82,15 @@ impl Hop {
 }
 
 /// A packet that crossed the network.
-struct Crossing {
-    head: Hop,
-    tail: Hop,
-    queued: i64,
-    delayed: i64,
-    delivered: bool,
-    doubled: bool,
-    key: u64,
+#[derive(Clone, Copy)]
+pub struct Crossing {
+    pub head: Hop,
+    pub tail: Hop,
+    pub queued: i64,
+    pub delayed: i64,
+    pub delivered: bool,
+    pub doubled: bool,
+    pub key: u64,
 }
 
 impl Groups {
@@ -121,7 +125,8 @@ impl Groups {
             let ends = |hop: &Hop| self.directions.get(usize::from(hop.direction));
             // The log's oldest records may have been removed, including the first hops of a packet.
             let entered = ends(&head).is_some_and(|it| it.0 == i32::from(head.vertices.0));
-            if !entered && head.packet < MADE {
+            let left = self.tower(&head, false).is_some();
+            if !entered && !left && head.packet < MADE {
                 continue;
             }
             let total = |spent: fn(&Hop) -> i64| path.iter().map(spent).fold(0, i64::wrapping_add);
@@ -137,7 +142,28 @@ impl Groups {
             });
         }
         found.sort_by_key(|it| it.head.arrived);
-        found
+        if self.towers.is_empty() {
+            return found;
+        }
+        join_legs(
+            found,
+            |hop| self.tower(hop, true),
+            |hop| self.tower(hop, false),
+        )
+    }
+
+    /// Return the tower that the direction of a hop reaches, or leaves.
+    fn tower(&self, hop: &Hop, reaches: bool) -> Option<u16> {
+        let &(begin, end) = self.directions.get(usize::from(hop.direction))?;
+        let vertex = if reaches { end } else { begin };
+        let passed = self.towers.contains(&vertex);
+        let is_end = vertex
+            == i32::from(if reaches {
+                hop.vertices.1
+            } else {
+                hop.vertices.0
+            });
+        (passed && !is_end).then_some(vertex as u16)
     }
 }
 
@@ -158,10 +184,16 @@ fn keep_one_copy(hops: &mut Vec<Hop>) -> bool {
 #[pymethods]
 impl PacketGroups {
     #[new]
-    fn new(moved: Vec<(u32, u16)>, directions: Vec<(i32, i32)>, since_ns: i64) -> Self {
+    fn new(
+        moved: Vec<(u32, u16)>,
+        directions: Vec<(i32, i32)>,
+        towers: Vec<i32>,
+        since_ns: i64,
+    ) -> Self {
         Self(Mutex::new(Groups {
             homes: moved.into_iter().collect(),
             directions,
+            towers,
             since: since_ns,
             counted: HashMap::new(),
             group_of: HashMap::new(),

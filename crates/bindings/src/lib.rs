@@ -7,6 +7,7 @@ mod cell;
 mod columns;
 mod crossings;
 mod imports;
+mod legs;
 mod link;
 mod outside;
 mod path;

@@ -110,7 +110,7 @@ def _crosses(direction: dict[str, Any], client: str, server: str, joins: dict[st
         return far == server
     here, there = joins.get(client), joins.get(server)
     # The core link of a site: its uplink leads to the site, or away from the site if the site has cells.
-    return None not in (here, there) and here != there and (near == here if far == "tower" else far == there)
+    return None not in (here, there) and here != there and (far == there if far.startswith("site.") else near == here)
 
 
 _CROSSING = (

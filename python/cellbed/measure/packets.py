@@ -219,7 +219,8 @@ def make_groups(description: dict[str, Any], since_ns: int = -1) -> PacketGroups
     known = [described.get(index, {}) for index in range(1 + min(max(described, default=0), 0xFFFF))]
     directions = [(at.get(str(each.get("from")), -1), at.get(str(each.get("to")), -1)) for each in known]
     moved = [(end, first >> 16) for end, first in places(description).tolist()]
-    return PacketGroups(moved, directions, since_ns)
+    towers = [at[str(node["name"])] for node in description.get("nodes") or [] if node.get("class") == "tower"]
+    return PacketGroups(moved, directions, towers, since_ns)
 
 
 def crossings(log: NDArray[Any], description: dict[str, Any]) -> Crossings:
