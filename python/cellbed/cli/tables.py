@@ -84,7 +84,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
         # Descriptions of links may wrap; names must not.
         links.add_column(column, no_wrap=column != "what it does")
     for name, group in plan.scenario.nodes.items():
-        ends = {node.name for node in plan.nodes_of_group(name)}
+        ends = {node.name for node in plan.nodes_of_group(name)}.difference(plan.towers)
         joined = [each for each in plan.directions if ends & {each.source, each.target}]
         for ways in zip(*(_fold([each for each in joined if each.way == way]) for way in WAYS), strict=True):
             for several in ways:
@@ -94,7 +94,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
                 columns = ([getattr(each, key) for each in several] for key in ("name", "source", "target"))
                 links.add_row(*map(_span, columns), does)
     for site in plan.directions:
-        if not {site.source, site.target} & {node.name for node in plan.nodes}:
+        if not {site.source, site.target} & ({node.name for node in plan.nodes}.difference(plan.towers)):
             links.add_row(site.name, site.source, site.target, site.description)
     console.print(
         f"[bold]{plan.scenario.name}[/]: {DURATION.format(plan.scenario.duration)}, seed {plan.scenario.seed}"

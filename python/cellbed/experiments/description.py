@@ -25,6 +25,7 @@ from cellbed.runformat.spans import REPORTED, add_proxy, divide_server, mark_liv
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.load_dependent import trust
+from cellbed.scenario.nodes import CLASSES
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.roles import LineMeasures
 from cellbed.scenario.table import Table
@@ -205,7 +206,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
         described = _description(each, state)
         if described.balance == "client" and each.table.server is not None and each.table.server.on in spread:
             described = replace(described, balance="connection")  # through the address of the other application
-        if plan.proxies and not described.reported:
+        if (plan.proxies or plan.towers) and not described.reported:
             described = replace(described, spans=add_proxy(described.spans))
         if moved := [target for app, target in _targets(plan, state) if app == each.name]:
             all_servers = dict.fromkeys((*described.servers, *moved))
@@ -318,7 +319,7 @@ def notes(plan: Plan) -> list[str]:
             f"the network behind {live.interface} is live: nothing is shaped, repetitions differ as the network does, "
             "and it carries all packets of a server in one UDP flow (VXLAN), neither encrypted nor authenticated"
         )
-        if sum(group.node_class != "endpoint" for group in plan.scenario.nodes.values()) > 1:
+        if sum(group.node_class in CLASSES[1:] for group in plan.scenario.nodes.values()) > 1:
             chosen.append(f"packets between servers pass {live.interface} twice")
     chosen += [f"[cells.{cell.cell}] {cell.way}: {cell.shares}" for cell in plan.cells if cell.shares]
     chosen += plan.scenario.copies()
@@ -349,7 +350,7 @@ def _describe_lengths(plan: Plan) -> Iterator[str]:
 
 def _describe_core(plan: Plan) -> Iterator[str]:
     """Yield sentences on the records of round-trip times that core links replay; of a file only the length is known."""
-    remote = [group for group in plan.scenario.nodes.values() if group.node_class != "endpoint"]
+    remote = [group for group in plan.scenario.nodes.values() if group.node_class in CLASSES[1:]]
     for core in map(plan.scenario.core_link, remote):
         if not isinstance(core, CoreRoundTrips):
             continue

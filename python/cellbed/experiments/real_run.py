@@ -179,6 +179,7 @@ class RealRun(Run):
                 record=record,
                 binds=binds,
                 underlay=self._interface,
+                intercepts=plan.intercepts,
             )
         )
         for name in bed.nodes:

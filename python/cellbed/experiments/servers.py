@@ -11,6 +11,7 @@ from pathlib import Path
 from cellbed.experiments.description import RunState, deployments
 from cellbed.laws.kernel import ProgramTcp, apply_tcp
 from cellbed.laws.law import Law, name_of
+from cellbed.scenario.nodes import CLASSES
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.errors import CellbedError
 from cellbed.support.user_folders import cache_folder
@@ -233,5 +234,5 @@ def _places(deployment: Deployment, plan: Plan) -> list[Node]:
     """Return the present and possible nodes of an application's servers."""
     servers = plan.servers[deployment.name]
     return [
-        node for node in plan.nodes if node in servers or (node.node_class != "endpoint" and not node.backend.routed)
+        node for node in plan.nodes if node in servers or (node.node_class in CLASSES[1:] and not node.backend.routed)
     ]

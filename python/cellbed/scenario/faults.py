@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.mobile import Offset
-from cellbed.scenario.nodes import NodeGroup
+from cellbed.scenario.nodes import TOWER_CLASS, NodeGroup
 from cellbed.scenario.table import Table
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION
@@ -130,7 +130,7 @@ def fault_misfits(
     ends: dict[str, int] = {}
     each = [(name, group, index) for name, group in groups.items() for index in range(group.count)]
     nodes = {f"{name}-{index}": group for name, group, index in each}
-    names = Names(nodes, apps, [*(link_name(*node) for node in each), *sites])
+    names = Names(nodes, apps, [*(link_name(*it) for it in each if it[1].node_class != TOWER_CLASS), *sites])
     for index, fault in enumerate(faults):
         yield from (((index, key), text) for key, text in fault.misfits(names))
         if fault.at >= duration:

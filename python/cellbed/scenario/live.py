@@ -66,7 +66,7 @@ def live_misfits(scenario: "Scenario") -> Iterator[tuple[Path, str]]:
                 key: Path = ("links", "mobile") if group.link in (None, live) else (*where, "link")
                 yield key, "with a live link, all endpoints use it: write it in [links.mobile] alone"
             continue
-        if group.backend.kind != "host":
+        if group.node_class != "tower" and group.backend.kind != "host":
             text = "a live link leads to machines over SSH: write backend = { kind = 'host', ssh = … }"
             yield (*where, "backend"), text
         elif group.backend.nat:

@@ -20,12 +20,13 @@ from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
 from cellbed.scenario.live import LiveLink, live_misfits
 from cellbed.scenario.migrations import Migration, migration_misfits
-from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
+from cellbed.scenario.nodes import CLASSES, TOWER_CLASS, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import Sites, site_misfits
 from cellbed.scenario.table import Path, Table, written
 from cellbed.scenario.templates import problem
+from cellbed.scenario.towers import tower_misfits
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, SIZE
 
@@ -305,6 +306,7 @@ class Scenario(Table):
         found += [(("migrations", *path), text) for path, text in moving]
         found += [(("expect", *path), text) for path, text in expectations(self.expect, self.deadlines)[1]]
         found += live_misfits(self)
+        found += tower_misfits(self)
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         completed = {name: each.complete(self.nodes) for name, each in self.applications.items()}
         for app, path, text in site_misfits(self.sites, self.cells, self.nodes, completed):
@@ -321,7 +323,7 @@ class Scenario(Table):
         """Yield a sentence for each place with several nodes without a site: each node has its own core link."""
         places: dict[str, list[str]] = {}
         for name, group in self.nodes.items():
-            if group.node_class != "endpoint" and group.site is None and self.live is None:
+            if group.node_class in CLASSES[1:] and group.site is None and self.live is None:
                 places.setdefault(repr(self.core_link(group)), []).extend([name] * group.count)
         for names in places.values():
             if len(names) > 1:
@@ -400,6 +402,10 @@ class Scenario(Table):
                 if taken.setdefault(alias, name) != name:
                     yield ("nodes", name, "aliases", index), f"'{alias}' is another node's name: choose another one"
             wrong, right = ("core", "link") if group.node_class == "endpoint" else ("link", "core")
+            if group.node_class == TOWER_CLASS:
+                unfit = [key for key in ("core", "link", "stagger") if getattr(group, key)]
+                yield from ((("nodes", name, key), "a tower has no link of its own: remove this key") for key in unfit)
+                continue
             if getattr(group, wrong) is not None:
                 text = f"not for nodes of class {group.node_class}: write '{right}' instead, or remove this key"
                 yield ("nodes", name, wrong), text

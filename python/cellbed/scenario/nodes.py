@@ -17,7 +17,9 @@ from cellbed.support.units import DURATION, SIZE
 
 CLASSES = ("endpoint", "edge", "cloud")
 """Node classes in the order of the SPEC-RG reference architecture (Jansen et al., CCGRID 2023, §3)."""
-NodeClass = Literal["endpoint", "edge", "cloud"]
+TOWER_CLASS = "tower"
+"""Class of a node through which the packets of a tower's radio links pass."""
+NodeClass = Literal["endpoint", "edge", "cloud", "tower"]
 Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
 Disk = Annotated[int, quantity(SIZE, "1 MiB", "1 TiB")]
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
@@ -198,8 +200,8 @@ class NodeGroup(Table):
     )
     site: Name | None = Field(
         None,
-        description="Site of [sites] at which these edge or cloud nodes are, with its switch and core link. Default: "
-        "each node has its own core link.",
+        description="Site of [sites] at which these edge or cloud nodes are, with its switch and core link, or whose "
+        "tower this node is. Default: each node has its own core link; a tower is the central one.",
         examples=["paris"],
     )
     stagger: Offset = Field(
@@ -215,6 +217,11 @@ class NodeGroup(Table):
     )
     congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
         None, description="TCP congestion control of these nodes: what they send. Default: as in [transport]."
+    )
+    intercept: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None,
+        description="Towers: port of a program on the node that gets the TCP connections that endpoints open.",
+        examples=[5000],
     )
     backend: AnyBackend = Field(written({"kind": "namespace"}), description="Kind of the nodes.")
 

@@ -8,7 +8,7 @@ endpoint replays a separate copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
@@ -30,7 +30,7 @@ from cellbed.scenario.impairments import Delay
 from cellbed.scenario.live import LiveLink
 from cellbed.scenario.load_dependent import Conditional, Radio, Recorded, Replay
 from cellbed.scenario.mobile import AnyProxy, Change, Fallback, MobileLink
-from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup, ShapedLink
+from cellbed.scenario.nodes import CLASSES, TOWER_CLASS, AnyBackend, AnyMobileLink, Handover, NodeGroup, ShapedLink
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.series import Recording
@@ -51,9 +51,18 @@ EMULATOR_FILES = {
 """Names of the emulator's files in the raw folder of a run, by key of its configuration."""
 
 FORWARDING = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
+_NO_REDIRECTS = dict.fromkeys(("net.ipv4.conf.all.send_redirects", "net.ipv4.conf.cellbed0.send_redirects"), "0")
+"""Settings of a tower's node: its packets leave by the device on which they arrive."""
 _LISTED = 8
 """Maximum number of changes in a direction's description."""
+_CLASS_NUMBERS = {name: number for number, name in enumerate(CLASSES)} | {TOWER_CLASS: len(CLASSES) + 2}
+"""Numbers of classes in addresses. Two more are in use: routers in front of nodes, and services."""
 _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c62::")
+NETWORKS = {
+    name: (f"{_FIRST_IPV4 + (number << 14)}/18", f"{_FIRST_IPV6 + (number << 64)}/64")
+    for name, number in _CLASS_NUMBERS.items()
+}
+"""Addresses of each class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +181,8 @@ class Direction:
         changes = [f"from {DURATION.format(at)} on {text}" for at, text in self.described_changes]
         if (more := len(changes) - _LISTED) > 1:
             changes[_LISTED:] = [f"and {more} more changes"]
-        for at, *ends in self.moves:
-            joined = next(end for end in ends if _is_inner(end))
+        moving = 2 if all(source == self.source for _, source, _ in self.moves) else 1
+        for at, joined in ((move[0], move[moving]) for move in self.moves):
             changes.append(f"from {DURATION.format(at)} on at {joined}")
         text = describe(self.stages, self._trace_names)
         if (source := self.round_trips) is not None:
@@ -326,16 +335,17 @@ class Service:
 class Plan:
     """The nodes and links of a run. Indices refer to the order of nodes and directions.
 
-    sites: vertices of the sites. cells: one per direction. moves: handovers and migrations, in order of time.
-    serving_cells: cells of each endpoint and sites of each other node, with the times (ns) from which they serve; empty
-    if no cell is at a site. servers: nodes of an application's servers at all sites, by application. services: address
-    that an application's servers share, by application. hosts: content of the nodes' ``/etc/hosts``.
+    inner: vertices without a node: the central tower and sites. cells: one per direction. moves: handovers and
+    migrations, in order of time. serving_cells: cells of each endpoint and sites of each other node, with the times
+    (ns) from which they serve; empty if no cell is at a site. servers: nodes of an application's servers at all sites,
+    by application. services: address that an application's servers share, by application. hosts: content of the nodes'
+    ``/etc/hosts``.
     """
 
     scenario: Scenario
     nodes: tuple[Node, ...]
     directions: tuple[Direction, ...]
-    sites: tuple[str, ...]
+    inner: tuple[str, ...]
     cells: tuple[SharedCell, ...]
     moves: tuple[Move, ...]
     serving_cells: dict[str, list[tuple[int, str | None]]]
@@ -371,13 +381,14 @@ class Plan:
                     "name": node.name,
                     "namespace": "new",
                     "routes": ["0.0.0.0/0", "::/0"],
-                    "sysctls": sysctls | (FORWARDING if node.backend.routed else {}),
+                    "sysctls": sysctls | self._forwarding(node),
                     **({"initial_window": window} if window is not None else {}),
                     **_addresses(node, number),
                     **({"shared": shared} if shared else {}),
+                    **({"tower": {"links": self.radio_links}} if node.name in self.towers else {}),
                 }
             )
-        vertices += [{"name": name, "namespace": None} for name in (TOWER, *self.sites)]
+        vertices += [{"name": name, "namespace": None} for name in self.inner]
         return {
             "namespaces": "auto",
             "vertices": vertices,
@@ -401,6 +412,34 @@ class Plan:
             if each.proxy is not None
         ]
 
+    @cached_property
+    def towers(self) -> list[str]:
+        """The nodes of towers, which are vertices between links."""
+        return [node.name for node in self.nodes_of_class(TOWER_CLASS)]
+
+    @property
+    def center(self) -> str:
+        """The vertex of the central tower."""
+        return next((name for name in self.towers if self.scenario.nodes[self.node(name).group].site is None), TOWER)
+
+    @property
+    def intercepts(self) -> dict[str, tuple[int, tuple[str, str]]]:
+        """The ports of programs that get connections, and the networks of these connections, by node of a tower."""
+        ports = {name: self.scenario.nodes[self.node(name).group].intercept for name in self.towers}
+        return {name: (port, NETWORKS["endpoint"]) for name, port in ports.items() if port is not None}
+
+    @property
+    def radio_links(self) -> list[list[str]]:
+        """Uplink and downlink of each mobile link."""
+        endpoints = {node.name for node in self.nodes_of_class("endpoint")}
+        links = [each.link for each in self.directions if each.source in endpoints]
+        return [[f"{link}.{way}" for way in WAYS] for link in links]
+
+    def _forwarding(self, node: Node) -> dict[str, str]:
+        """Return kernel settings of a node that forwards packets."""
+        is_tower = node.node_class == TOWER_CLASS
+        return (FORWARDING if node.backend.routed or is_tower else {}) | (_NO_REDIRECTS if is_tower else {})
+
     def node(self, name: str) -> Node:
         """Return the node called `name`."""
         return next(node for node in self.nodes if node.name == name)
@@ -416,8 +455,10 @@ class Plan:
     def path(self, source: str, target: str) -> list[Direction]:
         """Return the directions on the initial path from one node to another, through their towers or sites."""
         near, far = self.initial_towers[source], self.initial_towers[target]
-        inner = [near] if near == far else [near, TOWER, far] if TOWER not in (near, far) else [near, far]
-        return [self._directions_by_ends[ends] for ends in pairwise([source, *inner, target])]
+        center = self.center
+        inner = [near] if near == far else [near, center, far] if center not in (near, far) else [near, far]
+        # The node of a tower is its vertex.
+        return [self._directions_by_ends[ends] for ends in pairwise(dict.fromkeys([source, *inner, target]))]
 
     @cached_property
     def _directions_by_ends(self) -> dict[tuple[str, str], Direction]:
@@ -427,7 +468,8 @@ class Plan:
     def initial_towers(self) -> dict[str, str]:
         """The tower or site to which each node is linked at the start, by node."""
         names = {node.name for node in self.nodes}
-        return {direction.source: direction.target for direction in self.directions if direction.source in names}
+        joined = {direction.source: direction.target for direction in self.directions if direction.source in names}
+        return joined | {name: name for name in self.towers}
 
 
 def _plan_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[Direction]) -> tuple[SharedCell, ...]:
@@ -517,6 +559,13 @@ def _hosts_file(
     return "\n".join(lines) + "\n"
 
 
+def _rename_vertices(direction: Direction, names: Mapping[str, str]) -> Direction:
+    """Return a direction with other names of its vertices."""
+    source, target = (names.get(each, each) for each in (direction.source, direction.target))
+    moves = tuple((at, names.get(one, one), names.get(other, other)) for at, one, other in direction.moves)
+    return replace(direction, source=source, target=target, moves=moves)
+
+
 def _vertex(site: str | None) -> str:
     """Return the vertex of a site; the tower without a site."""
     return TOWER if site is None else f"site.{site}"
@@ -564,6 +613,8 @@ def make_plan(scenario: Scenario) -> Plan:
     directions: list[Direction] = []
     for node in nodes:
         group = scenario.nodes[node.group]
+        if node.node_class == TOWER_CLASS:
+            continue
         if node.node_class == "endpoint":
             directions += _mobile_link(scenario, group, node)
         elif group.site is not None:
@@ -579,7 +630,8 @@ def make_plan(scenario: Scenario) -> Plan:
         # The uplink leads away from the endpoints, which are at the site if it has cells.
         has_cell = any(cell.site == name for cell in scenario.cells.values())
         directions += _core_link(scenario, site.core, site_link(name), ends[::-1] if has_cell else ends)
-    directions = [_add_faults(direction, scenario.faults) for direction in directions]
+    towers = {_vertex(scenario.nodes[it.group].site): it.name for it in nodes if it.node_class == TOWER_CLASS}
+    directions = [_add_faults(_rename_vertices(direction, towers), scenario.faults) for direction in directions]
     servers = {
         name: [
             node for group in instances(scenario.cells, scenario.nodes, each) for node in nodes if node.group == group
@@ -597,7 +649,7 @@ def make_plan(scenario: Scenario) -> Plan:
         scenario,
         tuple(nodes),
         tuple(directions),
-        sites=tuple(map(_vertex, scenario.sites)),
+        inner=tuple(name for name in map(_vertex, (None, *scenario.sites)) if name not in towers),
         cells=_plan_cells(scenario, nodes, directions),
         moves=_moves(scenario),
         serving_cells=_serving_cells(scenario, nodes),
@@ -609,7 +661,7 @@ def make_plan(scenario: Scenario) -> Plan:
 
 def _nodes(scenario: Scenario) -> list[Node]:
     nodes: list[Node] = []
-    for number, node_class in enumerate(CLASSES):
+    for node_class, number in _CLASS_NUMBERS.items():
         groups = [(name, group) for name, group in scenario.nodes.items() if group.node_class == node_class]
         members = [(name, group, index) for name, group in groups for index in range(group.count)]
         nodes += [

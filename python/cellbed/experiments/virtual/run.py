@@ -70,6 +70,7 @@ def check(plan: Plan) -> None:
     found += migrations.problems(scenario)
     if scenario.live is not None:
         found.append("the live network of [links.mobile]: record it, and replay the recording")
+    found += [f"node '{name}': class tower" for name in plan.towers]
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")

@@ -172,7 +172,7 @@ function columns(bed, wires) {
   const made = [[], [], [], []];
   for (const name of names) {
     const type = bed.nodes[name]?.type;
-    made[type === "endpoint" ? 0 : type ? 3 : near.has(name) ? 1 : 2].push(name);
+    made[type === "endpoint" ? 0 : type && type !== "tower" ? 3 : near.has(name) ? 1 : 2].push(name);
   }
   return made.filter((each) => each.length);
 }
