@@ -121,6 +121,7 @@ def test_temporary_folders_of_killed_processes_are_removed(live: Path, tmp_path:
         {"cgroups": ["VICTIM"]},
         {"cgroups": [f"/sys/fs/cgroup/../../../VICTIM/{NAME}"]},
         {"scratch": "VICTIM"},
+        {"pages": "VICTIM"},
         {"folder": "victim"},
         {"control": "VICTIM/file"},
     ],
@@ -175,13 +176,15 @@ def test_only_a_run_s_own_folder_is_removed(live: Path, tmp_path: Path) -> None:
         write(live, folder=str(behind))
         assert clean() == [f"{NAME}: nothing was left but its record"]
         assert behind.is_dir()
-    scratch = tmp_path / f"cellbed-{NAME}"
-    scratch.mkdir()
+    scratch, pages = (tmp_path / place / f"cellbed-{NAME}" for place in ("disk", "memory"))
+    scratch.mkdir(parents=True)
+    pages.mkdir(parents=True)
     run = unstarted(tmp_path / "run")
-    write(live, folder=str(run), scratch=str(scratch))
+    write(live, folder=str(run), scratch=str(scratch), pages=str(pages))
     clean()
     assert not run.exists()
     assert not scratch.exists()
+    assert not pages.exists()
     assert not list(live.iterdir())
 
 
@@ -231,7 +234,8 @@ def test_a_parsed_record_names_nothing_but_its_own(changed: dict[str, Any], raw:
         return
     assert record.identifier == NAME
     assert record.process > 0
-    paths = [*record.cgroups, record.scratch or f"/cellbed-{NAME}", record.control or f"/{NAME}.sock"]
+    folders = [each or f"/cellbed-{NAME}" for each in (record.scratch, record.pages)]
+    paths = [*record.cgroups, *folders, record.control or f"/{NAME}.sock"]
     for path in paths:
         assert Path(path).name in (NAME, f"cellbed-{NAME}", f"{NAME}.sock")
         assert Path(path).is_absolute()

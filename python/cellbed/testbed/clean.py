@@ -176,10 +176,10 @@ def _clean_network() -> list[str]:
 
 
 def _remove_scratch(record: Record) -> list[str]:
-    if record.scratch is None or not _is_own_folder(Path(record.scratch)):
-        return []
-    remove_tree(Path(record.scratch))
-    return [f"removed {record.scratch}"]
+    own = [path for path in (record.scratch, record.pages) if path is not None and _is_own_folder(Path(path))]
+    for path in own:
+        remove_tree(Path(path))
+    return [f"removed {path}" for path in own]
 
 
 def _remove_export(record: Record) -> list[str]:

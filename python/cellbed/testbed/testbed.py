@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.laws.kernel import compile_for_programs
 from cellbed.laws.law import Law, LawError
+from cellbed.scenario.nodes import TOWER_CLASS
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
@@ -26,6 +27,7 @@ from cellbed.testbed.machine.flows import compile_sampler
 from cellbed.testbed.machine.interface import Interface, obstacle
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
+from cellbed.testbed.nodes import tower
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
 from cellbed_node.extras import remedy
 from cellbed_node.processes import find
@@ -210,6 +212,9 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if running and group.speed != 1:
             text = "programs run as fast as this machine: predict it with --virtual, or remove this key"
             found.append(Problem(("nodes", name, "speed"), text))
+        if group.node_class == TOWER_CLASS:
+            lacks = tower.obstacles(group, is_root=os.geteuid() == 0)
+            found += [Problem(("nodes", name, key), problem) for key, problem in lacks]
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])
         if lacking := list(backend.obstacles(group.backend, running=running)):
             found += [Problem(("nodes", name, "backend", key), problem) for key, problem in lacking]
@@ -322,6 +327,7 @@ class Testbed:
         binds: tuple[tuple[str, str], ...] = (),
         descriptors: Sequence[int] = (),
         underlay: Interface | None = None,
+        intercepts: Mapping[str, tuple[int, Sequence[str]]] | None = None,
     ) -> None:
         """Start nothing yet.
 
@@ -331,9 +337,11 @@ class Testbed:
         write, by node. record: the run's, to note resources for removal after `kill -9`; limits and nodes of other
         kinds need a record. binds: (source, target) files that programs see instead of the machine's. descriptors: file
         descriptors in `config`. underlay: interface by which tunnels to machines over SSH leave; default: by the routes
-        of this machine.
+        of this machine. intercepts: ports of programs that get the connections of others, and the networks of these
+        connections, by node of a tower.
         """
         self._config, self._run = config, run
+        self._intercepts = intercepts or {}
         self._limits, self._backends, self._record = limits or {}, backends or {}, record
         self._disks = disks or {}
         self._binds, self._descriptors, self._underlay = binds, descriptors, underlay
@@ -363,6 +371,7 @@ class Testbed:
                     groups[name].limit(limits.cpus, limits.memory_bytes)
             folder = self._make_folder()
             self.sockets = folder / "s"  # the path of a socket has at most 107 bytes
+            self._add_pages()
             self.emulator = Emulator.start(self._config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
             starting: deque[Backend] = deque()
@@ -385,6 +394,9 @@ class Testbed:
         kind = table.kind if table is not None else "namespace"
         sees_sockets = table is None or table.shares_files
         binds = self._binds if sees_sockets else (*self._binds, (str(self.sockets), str(self.sockets)))
+        page = (vertex.get("tower") or {}).get("page")
+        if page is not None and not sees_sockets:
+            binds = (*binds, (page, page))
         setup = Setup(
             name=name,
             place=Place(
@@ -406,7 +418,12 @@ class Testbed:
             folder=folder / name,
             disk_bytes=self._disks.get(name),
             underlay=self._underlay,
+            environment={tower.VARIABLE: page} if page is not None else {},
+            is_tower="tower" in vertex,
         )
+        if name in self._intercepts:
+            place = Place(setup.place.network_namespace, setup.place.user_namespace)
+            tower.intercept(place, setup.addresses, *self._intercepts[name])
         backend = pkgutil.resolve_name(KINDS[kind])
         for _, text in backend.obstacles(table, running=False):
             raise CellbedError(f"{name}: {text}")
@@ -415,6 +432,17 @@ class Testbed:
         node.start()
         self.nodes[name] = node
         return node
+
+    def _add_pages(self) -> None:
+        """Make the folder for the pages of towers' nodes."""
+        towers = [vertex for vertex in self._config["vertices"] if "tower" in vertex]
+        if not towers or self._record is None:
+            return
+        folder = self._record.note_pages(tower.MEMORY)
+        self._stack.callback(remove_tree, folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        for vertex in towers:
+            vertex["tower"]["page"] = str(folder / vertex["name"])
 
     def _make_folder(self) -> Path:
         """Return the folder for nodes' files and sockets. Its parent is closed to all other users of this machine.

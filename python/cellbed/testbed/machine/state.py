@@ -47,7 +47,8 @@ class Record:
     namespace: inode of the PID namespace of `process`; ``None`` in records of earlier versions.
     folder: the run's folder, or ``None``.
     cgroups: control group folders to remove, parents first; each has the identifier as its name.
-    scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
+    scratch, pages: folders for temporary files and for pages in memory, called ``cellbed-`` and the identifier, or
+    ``None``.
     control: path of the emulator's control socket, called after the identifier, or ``None``.
     engine: container engine that may have a container called ``cellbed-`` and the identifier, or ``None``.
     """
@@ -65,6 +66,7 @@ class Record:
     folder: str | None = None
     cgroups: list[str] = field(default_factory=list)
     scratch: str | None = None
+    pages: str | None = None
     control: str | None = None
     engine: str | None = None
 
@@ -110,6 +112,13 @@ class Record:
         """Record the folder for temporary files that is about to be made below `parent`, and return its path."""
         path = Path(os.path.realpath(parent)) / f"cellbed-{self.identifier}"
         self.scratch = str(path)
+        self.save()
+        return path
+
+    def note_pages(self, parent: Path) -> Path:
+        """Record the folder for pages in memory, as in :meth:`note_scratch`."""
+        path = Path(os.path.realpath(parent)) / f"cellbed-{self.identifier}"
+        self.pages = str(path)
         self.save()
         return path
 
@@ -250,6 +259,7 @@ def parse_record(content: bytes, name: str) -> Record:
         ("folder", record.folder is None or _is_plain(record.folder)),
         ("cgroups", all(_is_plain(path, name) for path in record.cgroups)),
         ("scratch", record.scratch is None or _is_plain(record.scratch, f"cellbed-{name}")),
+        ("pages", record.pages is None or _is_plain(record.pages, f"cellbed-{name}")),
         ("control", record.control is None or _is_plain(record.control, f"{name}.sock")),
         ("engine", record.engine in (None, *ENGINES)),
     ):

@@ -53,7 +53,9 @@ CAPABILITIES = [
     )
 ]
 """Capabilities of a container, from Podman's list."""
-_OF_FIRST = "CAP_NET_ADMIN"
+_OF_TOWERS = ["CAP_NET_ADMIN", "CAP_NET_RAW"]
+"""Capabilities of a tower's container in addition."""
+_OF_FIRST = "CAP_NET_BROADCAST"
 """A capability of the first process alone: other programs cannot trace it (ptrace(2)) and prevent its end."""
 _ROOT = {"uid": 0, "gid": 0}
 _START = """
@@ -248,6 +250,7 @@ class ContainerNode(LocalNode):
         )
         self._environment = {
             **{"PATH": PATH, "HOME": home, "HOSTNAME": self.name, **given, **self.table.environment},
+            **self.setup.environment,
             RUN_VARIABLE: self.setup.run,
         }
         self._own_command = _own_command(self.table, image)
@@ -377,14 +380,22 @@ class ContainerNode(LocalNode):
         # Relative paths begin in the container's working folder.
         return f"/proc/self/fd/{self._root}", PurePosixPath("/", self._working_folder, path)
 
+    @property
+    def _capabilities(self) -> list[str]:
+        return [*CAPABILITIES, *(_OF_TOWERS if self.setup.is_tower else [])]
+
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
         sets = ("bounding", "effective", "permitted", *(() if self._user["uid"] else ("inheritable",)))
+        capabilities = dict.fromkeys(sets, self._capabilities)
+        if self.setup.is_tower:
+            # Programs of other users than root have them, too.
+            capabilities |= {"inheritable": self._capabilities, "ambient": _OF_TOWERS}
         return {
             "args": [INSIDE, "exec", *command],
             "env": [f"{name}={value}" for name, value in environment.items()],
             "cwd": folder,
             "user": self._user,
-            "capabilities": dict.fromkeys(sets, CAPABILITIES),
+            "capabilities": capabilities,
         }
 
     def _specification(self) -> dict[str, Any]:
@@ -396,13 +407,14 @@ class ContainerNode(LocalNode):
             folders = {"": group.folders["cpu"]} if group.version == 2 else group.folders
             binds += [(str(path), f"/sys/fs/cgroup/{name}".rstrip("/"), "ro") for name, path in folders.items()]
         no = ["nosuid", "noexec", "nodev"]
+        first = [*self._capabilities, _OF_FIRST]
         return {
             "ociVersion": "1.0.0",
             "process": {
                 **self._process([], {"PATH": PATH, RUN_VARIABLE: self.setup.run}, "/"),
                 "args": [INSIDE, "hold"],
                 "user": _ROOT,
-                "capabilities": {key: [*CAPABILITIES, _OF_FIRST] for key in ("bounding", "effective", "permitted")},
+                "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), first),
             },
             "root": {"path": "root"},
             "hostname": self.name,
