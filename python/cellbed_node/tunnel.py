@@ -19,7 +19,7 @@ from pathlib import Path
 
 LENGTH = struct.Struct("!H")
 LEAST, MOST = 14, 1518
-"""Bytes of a frame: an Ethernet header, and that of a packet of 1500 bytes with a VLAN tag."""
+"""Bytes of a frame: an Ethernet header, a VLAN tag, and a packet of 1500 bytes."""
 BACKLOG = 1 << 16
 """Unsent bytes above which no frames are read: they wait in the queue of the device, which drops what is too much."""
 _CHUNK = 1 << 16

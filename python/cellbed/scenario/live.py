@@ -69,7 +69,7 @@ def live_misfits(scenario: "Scenario") -> Iterator[tuple[Path, str]]:
         if group.node_class != "tower" and group.backend.kind != "host":
             text = "a live link leads to machines over SSH: write backend = { kind = 'host', ssh = … }"
             yield (*where, "backend"), text
-        elif group.backend.nat:
+        elif group.backend.kind == "host" and group.backend.nat:
             yield (*where, "backend", "nat"), "a live link sends datagrams to the machine: remove this key"
         for wrong in ("core", "site"):
             if getattr(group, wrong) is not None:

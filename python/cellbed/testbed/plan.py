@@ -52,7 +52,7 @@ EMULATOR_FILES = {
 
 FORWARDING = {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
 _NO_REDIRECTS = dict.fromkeys(("net.ipv4.conf.all.send_redirects", "net.ipv4.conf.cellbed0.send_redirects"), "0")
-"""Settings of a tower's node: its packets leave by the device on which they arrive."""
+"""Settings of a tower's node: packets arrive and leave by one device."""
 _LISTED = 8
 """Maximum number of changes in a direction's description."""
 _CLASS_NUMBERS = {name: number for number, name in enumerate(CLASSES)} | {TOWER_CLASS: len(CLASSES) + 2}

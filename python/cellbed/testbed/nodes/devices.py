@@ -27,7 +27,7 @@ class DeviceError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What a container needs. binds: host path, path inside, options of the mount. hooks: in the runtime's format, by
+    """Needs of a container. binds: host path, path inside, options of the mount. hooks: in the runtime's format, by
     name."""
 
     environment: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ const USER_M: f64 = 1.5;
 /// WNS3 2011, §3.3).
 const BIT_ERRORS: f64 = 5e-5;
 
-/// The cell in which users are placed.
+/// A cell with placed users.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
