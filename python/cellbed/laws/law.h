@@ -97,26 +97,38 @@ LAW_INLINE int law_is_round(u32 *end, const struct sample *sample)
 	return 1;
 }
 
-/* NewReno (RFC 5681, section 3.1). `count` holds acknowledged segments that have not grown the window yet. */
-LAW_INLINE void law_reno_ack(u32 *count, struct window *window, const struct sample *sample)
+/* A segment of additive increase, in the units of law_increase. */
+#define LAW_SEGMENT 256u
+
+/* Slow start (RFC 5681, section 3.1), then additive increase by `increase` / LAW_SEGMENT segments per window of
+ * acknowledged ones. `count` holds what has not grown the window yet. */
+LAW_INLINE void law_increase(u32 *count, struct window *window, const struct sample *sample, u32 increase)
 {
-	u32 acked = sample->acked;
+	u64 acked = sample->acked, total, full;
 
 	if (!(sample->flags & LAW_WINDOW_LIMITED))
 		return;
 	if (window->cwnd < window->ssthresh) {
-		u32 grown = law_min(window->cwnd + acked, window->ssthresh);
+		u32 grown = acked < window->ssthresh - window->cwnd ? window->cwnd + acked : window->ssthresh;
 
 		acked -= grown - window->cwnd;
 		window->cwnd = grown;
 	}
-	*count += acked;
-	if (*count >= window->cwnd) {
-		u32 grown = *count / law_max(window->cwnd, 1);
+	total = *count + acked * increase;
+	full = (u64)law_max(window->cwnd, 1) * LAW_SEGMENT;
+	if (total >= full) {
+		u64 grown = total / full;
 
-		*count -= grown * window->cwnd;
-		window->cwnd = law_min(window->cwnd + grown, LAW_LARGEST);
+		total -= grown * full;
+		window->cwnd = grown < LAW_LARGEST ? law_min(window->cwnd + (u32)grown, LAW_LARGEST) : LAW_LARGEST;
 	}
+	*count = (u32)total;
+}
+
+/* NewReno (RFC 5681, section 3.1). `count` as in law_increase. */
+LAW_INLINE void law_reno_ack(u32 *count, struct window *window, const struct sample *sample)
+{
+	law_increase(count, window, sample, LAW_SEGMENT);
 }
 
 LAW_INLINE u32 law_reno_ssthresh(const struct window *window) { return law_max(window->cwnd / 2, 2); }
