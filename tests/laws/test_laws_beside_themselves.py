@@ -1,7 +1,7 @@
 """Several flows of one law over a link, in virtual time, beside the implementations of their authors.
 
 The expected figures are from the authors' unmodified code over the same link in an event simulation (`benches/laws.py`
-has all of them): Copa's classes of genericCC, and Linux's tcp_vegas.c.
+has all of them): Copa's classes of genericCC, and Linux's tcp_vegas.c, tcp_htcp.c and tcp_highspeed.c.
 """
 
 from dataclasses import dataclass
@@ -107,6 +107,27 @@ def test_vegas_converges_when_pauses_of_acknowledgements_drain_the_queue_as_tcp_
         for number, rate in enumerate(rates)
     ]
     assert sum(found) / len(found) == pytest.approx(fairness, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("law", "flows", "queueing"),
+    [
+        # tcp_htcp.c and tcp_highspeed.c, both with indices of at least 0.98.
+        ("htcp-cellbed", 1, 98.3),
+        ("highspeed-cellbed", 1, 125.2),
+        pytest.param("htcp-cellbed", 2, 116.7, marks=pytest.mark.slow),
+        pytest.param("htcp-cellbed", 4, 122.8, marks=pytest.mark.slow),
+        pytest.param("highspeed-cellbed", 2, 121.5, marks=pytest.mark.slow),
+        pytest.param("highspeed-cellbed", 4, 129.4, marks=pytest.mark.slow),
+    ],
+)
+def test_laws_for_high_speed_share_a_link_as_those_of_linux(
+    tmp_path: Path, law: str, flows: int, queueing: float
+) -> None:
+    shared = share(tmp_path, law, flows, rate="20 Mbit/s", queue="400 kB")
+    assert shared.rate > 19.9
+    assert shared.queueing == pytest.approx(queueing, rel=0.16)
+    assert shared.fairness > 0.97
 
 
 def test_c2tcp_shares_a_link_as_the_patch_of_its_authors(tmp_path: Path) -> None:
