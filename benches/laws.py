@@ -40,7 +40,7 @@ from cellbed.measure.packets import read_packets
 CONVERGED, WINDOW_S = 0.9, 5
 CPU_BYTES, CPU_ROUNDS = 1 << 26, 9
 """Size of a transfer over the loopback, bytes, and number of transfers of each law."""
-PAIRS = {"reno-cellbed": "reno", "cubic-both": "cubic"}
+PAIRS = {"reno-cellbed": "reno", "cubic-both": "cubic", "htcp-cellbed": "htcp", "highspeed-cellbed": "highspeed"}
 """Our laws, with the kernel's law of the same kind."""
 
 
@@ -72,6 +72,14 @@ AUTHORS = {
     "vegas": Authors(
         "Linux 6, net/ipv4/tcp_vegas.c; every second packet acknowledged",
         {1: (20.0, 3.5, 1.0), 2: (20.0, 8.3, 0.92), 4: (20.0, 20.0, 0.68)},
+    ),
+    "htcp-cellbed": Authors(
+        "Linux 6, net/ipv4/tcp_htcp.c with 250 ticks per second; every second packet acknowledged",
+        {1: (20.0, 98.3, 1.0), 2: (20.0, 116.7, 0.98), 4: (20.0, 122.8, 0.99)},
+    ),
+    "highspeed-cellbed": Authors(
+        "Linux 6, net/ipv4/tcp_highspeed.c; every second packet acknowledged",
+        {1: (20.0, 125.2, 1.0), 2: (20.0, 121.5, 0.98), 4: (20.0, 129.4, 0.99)},
     ),
     "c2tcp": Authors(
         "github.com/Soheil-ab/c2tcp 4b5b241, c2tcp_pkts_acked of the patch with alpha 2 and without tuner, over "
