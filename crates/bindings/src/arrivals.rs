@@ -78,6 +78,7 @@ impl<'a> Arrivals<'a> {
             let tag = Tag {
                 flow: self.flows.map_or(0, |flows| flows[index]),
                 ecn: Ecn::of_traffic_class(self.ecn.map_or(0, |ecn| ecn[index])),
+                dscp: 0,
             };
             // Negative times were rejected.
             (

@@ -174,6 +174,7 @@ impl Header {
         Tag {
             flow,
             ecn: Ecn::of_traffic_class(class),
+            dscp: class >> 2,
         }
     }
 }

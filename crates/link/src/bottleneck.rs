@@ -230,6 +230,10 @@ impl<P> Behaviour<P> for Bottleneck<P> {
         Some(self.queue.level().and_serving(self.serving.as_ref()))
     }
 
+    fn rank(&self) -> u32 {
+        self.queue.rank(self.serving.as_ref())
+    }
+
     fn offer(&self) -> Option<Offer> {
         Some(self.service.offer())
     }

@@ -138,7 +138,7 @@ impl<P> Behaviour<P> for FlowLimit<P> {
 mod tests {
     use super::*;
     use crate::direction::{Change, Direction};
-    use crate::packet::{Ecn, Fate, Tag};
+    use crate::packet::{Fate, Tag};
 
     fn limit(mbit_s: u64, burst: u64, queue: u64) -> FlowLimitConfig {
         FlowLimitConfig {
@@ -153,7 +153,7 @@ mod tests {
         for &(at, flow) in packets {
             let tag = Tag {
                 flow,
-                ecn: Ecn::NotEct,
+                ..Tag::default()
             };
             link.accept_tagged(Time::from_millis(at), flow, Bytes(1500), tag);
         }
@@ -183,7 +183,7 @@ mod tests {
             let item = Item::new((), Bytes(1500), Time::from_millis(millis));
             let tag = Tag {
                 flow,
-                ecn: Ecn::NotEct,
+                ..Tag::default()
             };
             let admitted = link.accept(Time::from_millis(millis), item.tagged(tag));
             (matches!(admitted, Admission::Passed(_)), link.buckets.len())

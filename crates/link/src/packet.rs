@@ -1,17 +1,19 @@
-//! A packet in transit, and the fields that a queue may use besides its size: flow and ECN.
+//! A packet in transit, and the fields that a queue may use besides its size: flow, ECN and DSCP.
 
 use std::num::NonZero;
 
 use crate::time::Time;
 use crate::units::Bytes;
 
-/// The fields of a packet's header that stages use. The default is a single unnamed flow without ECN.
+/// The fields of a packet's header that stages use. The default is a single unnamed flow without ECN and DSCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tag {
     /// Key of the packet's flow, such as a hash of addresses, protocol and ports: equal for the packets of a flow.
     pub flow: u64,
     /// The ECN field of the IP header.
     pub ecn: Ecn,
+    /// The differentiated services code point of the IP header (RFC 2474), 0 to 63.
+    pub dscp: u8,
 }
 
 /// The ECN field of the IP header (RFC 3168 §5; RFC 9331 for ECT(1)).
@@ -65,6 +67,7 @@ pub(crate) struct Item<P> {
     // The niche of an optional item is in this byte, so that the previous fields are moved in whole words.
     pub(crate) marked: bool,
     pub(crate) ecn: Ecn,
+    pub(crate) dscp: u8,
     pub(crate) corrupt: Option<NonZero<u32>>,
 }
 
@@ -79,6 +82,7 @@ impl<P> Item<P> {
             flow: 0,
             corrupt: None,
             ecn: Ecn::NotEct,
+            dscp: 0,
             marked: false,
         }
     }
@@ -88,6 +92,7 @@ impl<P> Item<P> {
         Self {
             flow: tag.flow,
             ecn: tag.ecn,
+            dscp: tag.dscp,
             ..self
         }
     }

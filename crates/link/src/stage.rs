@@ -82,6 +82,11 @@ pub(crate) trait Behaviour<P> {
         None
     }
 
+    /// Return the rank of the most urgent class that waits; 0 is the highest.
+    fn rank(&self) -> u32 {
+        0
+    }
+
     /// Return the capacity of a stage with a queue, used or not.
     fn offer(&self) -> Option<Offer> {
         None

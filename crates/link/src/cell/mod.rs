@@ -478,6 +478,7 @@ impl Cell {
             }
             let candidate = Candidate {
                 priority: user.visit.priority,
+                class: direction.rank(),
                 potential,
                 remaining: (direction.queue().bytes + user.to_come).0 as f64,
                 throughput: user.throughput,

@@ -28,7 +28,8 @@ pub enum Scheduler {
     /// (Fiandrino et al., ICDCN 2019, Algorithm 1). Remaining bytes are its queue, and the bytes to come if the caller
     /// [knows](crate::Cell::arrived) them.
     ShortestRemaining {},
-    /// The users with the lowest priority number, in turn.
+    /// The users with the lowest priority number, among these the ones with packets of the most urgent
+    /// [class](crate::ClassesConfig), in turn.
     Priority {},
 }
 
@@ -52,6 +53,8 @@ fn default_window() -> Duration {
 pub struct Candidate {
     /// Rank under [`Scheduler::Priority`]; 0 is the highest.
     pub priority: u32,
+    /// Rank of its most urgent class of packets under [`Scheduler::Priority`], among users of equal priority.
+    pub class: u32,
     /// Bytes that the user could send in the slot, above 0.
     pub potential: f64,
     /// Bytes that the user has to send.
@@ -70,7 +73,9 @@ impl Scheduler {
             }
             Self::MaxRate {} => user.potential,
             Self::ShortestRemaining {} => user.potential / user.remaining.max(1.0),
-            Self::Priority {} => -f64::from(user.priority),
+            Self::Priority {} => {
+                -(f64::from(user.priority) * f64::from(1 << 16) + f64::from(user.class))
+            }
         }
     }
 

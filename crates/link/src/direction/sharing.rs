@@ -77,6 +77,11 @@ impl<P: Clone> Direction<P> {
         stage.map_or(Share::WHOLE, |stage| stage.left(at))
     }
 
+    /// Return the rank of the most urgent class of packets at the bottleneck; 0 is the highest.
+    pub(crate) fn rank(&self) -> u32 {
+        self.metered_stage().map_or(0, |stage| stage.rank())
+    }
+
     /// Return the capacity of the bottleneck from `from` up to but excluding `to`, bytes, used or not; infinite without
     /// a bottleneck.
     pub fn offered(&self, from: Time, to: Time) -> f64 {

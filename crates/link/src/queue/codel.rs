@@ -208,8 +208,11 @@ mod tests {
         let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());
         for now in (20..millis).map(ms) {
             while queue.level().packets.0 < 40 {
-                let item = Item::new((), Bytes(1500), now - Duration::from_millis(20))
-                    .tagged(Tag { flow: 0, ecn });
+                let item =
+                    Item::new((), Bytes(1500), now - Duration::from_millis(20)).tagged(Tag {
+                        ecn,
+                        ..Tag::default()
+                    });
                 queue
                     .adopt(item, Surcharge::default(), &mut dropped)
                     .unwrap();

@@ -337,7 +337,10 @@ mod tests {
     use crate::units::Bytes;
 
     fn item(ecn: Ecn, entered: Time) -> Item<Ecn> {
-        Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn })
+        Item::new(ecn, Bytes(1500), entered).tagged(Tag {
+            ecn,
+            ..Tag::default()
+        })
     }
 
     fn push(queue: &mut DualPi2<Ecn>, item: Item<Ecn>) {

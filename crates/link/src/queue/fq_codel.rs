@@ -280,12 +280,12 @@ fn mix(key: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Ecn, Tag};
+    use crate::packet::Tag;
 
     fn item(flow: u64, packet: u32, size: u64) -> Item<(u64, u32)> {
         Item::new((flow, packet), Bytes(size), Time::ZERO).tagged(Tag {
             flow,
-            ecn: Ecn::NotEct,
+            ..Tag::default()
         })
     }
 

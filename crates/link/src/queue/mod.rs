@@ -3,6 +3,7 @@
 //! Each discipline has an entry in `disciplines!` and a file here: its configuration and a [`Control`](fifo::Control)
 //! of one line of packets, or a [`QueueDiscipline`] of several.
 
+mod classes;
 mod codel;
 mod dualpi2;
 mod fifo;
@@ -13,6 +14,7 @@ mod red;
 
 use std::collections::VecDeque;
 
+pub use classes::{ClassConfig, ClassesConfig};
 pub use codel::CoDelConfig;
 pub use dualpi2::DualPi2Config;
 pub use fq_codel::FqCoDelConfig;
@@ -111,6 +113,9 @@ disciplines! {
     /// DualPI2 (RFC 9332): a queue of low latency for L4S beside a classic one, under one controller.
     #[schemars(title = "DualPI2")]
     "dualpi2" DualPi2(DualPi2Config) => dualpi2::DualPi2<P>,
+    /// Classes by DSCP: strict priority, and weighted shares of what strict classes leave.
+    #[schemars(title = "class-based")]
+    "classes" Classes(ClassesConfig) => classes::Classes<P>,
     /// CoDel as in Mahimahi.
     #[schemars(title = "CoDel (Mahimahi's)", extend("table" = false))]
     "mahimahi-codel" MahimahiCoDel(MahimahiCoDelConfig) => Managed<P, mahimahi::CoDel>,
@@ -186,6 +191,12 @@ pub(crate) trait QueueDiscipline<P> {
         self.level().packets.0 == 0
     }
 
+    /// Return the rank of the most urgent class, also of the packet in service; 0 is the highest.
+    #[inline]
+    fn rank(&self, _serving: Option<&Item<P>>) -> u32 {
+        0
+    }
+
     /// Reset the control loop, the generators and the timers, which start at `zero`; the packets stay.
     fn restart(&mut self, zero: Time);
 
@@ -238,6 +249,11 @@ impl<P> Queue<P> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         dispatch!(self, queue => queue.is_empty())
+    }
+
+    #[inline]
+    pub(crate) fn rank(&self, serving: Option<&Item<P>>) -> u32 {
+        dispatch!(self, queue => queue.rank(serving))
     }
 
     pub(crate) fn restart(&mut self, zero: Time) {

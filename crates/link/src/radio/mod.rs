@@ -192,6 +192,10 @@ impl<P> Behaviour<P> for Radio<P> {
         Some(self.queue.level().and_serving(serving))
     }
 
+    fn rank(&self) -> u32 {
+        self.queue.rank(self.serving.as_ref().map(|(item, _)| item))
+    }
+
     fn queue_event(&self) -> Option<Time> {
         self.slot.map(|(_, begin)| begin)
     }

@@ -109,6 +109,10 @@ impl<P> Behaviour<P> for WorkloadDependent<P> {
         self.bottleneck.level()
     }
 
+    fn rank(&self) -> u32 {
+        self.bottleneck.rank()
+    }
+
     fn offer(&self) -> Option<Offer> {
         self.bottleneck.offer()
     }

@@ -489,6 +489,58 @@ fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
     assert!(delayed > 50);
 }
 
+/// Sends packets of 1500 bytes at the start, 30 of each user with its DSCPs in turn; returns by DSCP when the last left.
+fn last_of_each_class(
+    priorities: [u32; 2],
+    dscps: [&[u8]; 2],
+) -> std::collections::BTreeMap<u8, Time> {
+    let classes = r#"{"kind": "classes", "classes": [{"dscp": [46]}, {"dscp": [34]}, {}]}"#;
+    let queue: Discipline = serde_json::from_str(classes).unwrap();
+    let stages = vec![bottleneck(Schedule::Constant(BitRate(12_000_000)), queue); 2];
+    let users = priorities
+        .iter()
+        .zip(0..)
+        .map(|(&priority, user)| (Visit::always(priority), user));
+    let mut cell = graph(Scheduler::Priority {}, SLOT, &[users.collect()], &stages).unwrap();
+    for index in 0..60 {
+        let dscps = dscps[index % 2];
+        let dscp = dscps[index / 2 % dscps.len()];
+        let tag = Tag {
+            dscp,
+            ..Tag::default()
+        };
+        cell.accept_tagged(Time::ZERO, index % 2, dscp, Bytes(1500), tag, None);
+    }
+    let mut last = std::collections::BTreeMap::new();
+    while let Some(event) = cell.next_event() {
+        while let Some((_, outcome)) = cell.poll(event) {
+            last.insert(outcome.packet, outcome.released);
+        }
+    }
+    last
+}
+
+#[test]
+fn packets_of_an_urgent_class_come_before_others_of_all_users() {
+    let last = last_of_each_class([0, 0], [&[46, 0], &[34, 0]]);
+    // One packet a slot: 15 of class 46, then 15 of class 34; a slot that has begun ends.
+    assert!(last[&46] <= Time::from_millis(16), "{last:?}");
+    assert!(
+        last[&34] > Time::from_millis(29) && last[&34] <= Time::from_millis(32),
+        "{last:?}"
+    );
+    assert_eq!(last[&0], Time::from_millis(60));
+}
+
+#[test]
+fn priority_of_a_user_comes_before_classes() {
+    let last = last_of_each_class([1, 0], [&[46], &[0]]);
+    assert!(
+        last[&0] <= Time::from_millis(31) && last[&46] == Time::from_millis(60),
+        "{last:?}"
+    );
+}
+
 #[test]
 fn radio_links_share_a_cell() {
     let user = |device| {

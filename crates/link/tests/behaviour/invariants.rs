@@ -65,7 +65,10 @@ fn discipline(overtaking: impl Fn(bool) -> bool) -> impl Strategy<Value = Discip
 
 /// Returns whether packets of one flow may overtake another flow.
 fn overtakes(discipline: &Discipline) -> bool {
-    matches!(discipline, Discipline::FqCoDel(_) | Discipline::DualPi2(_))
+    matches!(
+        discipline,
+        Discipline::FqCoDel(_) | Discipline::DualPi2(_) | Discipline::Classes(_)
+    )
 }
 
 fn quick(
@@ -77,6 +80,9 @@ fn quick(
         "qdelay_ref_ns": 2 * MS, "max_burst_ns": 5 * MS, "minimum_bytes": 3000, "maximum_bytes": 12_000, "weight": 0.2,
         "gentle": first, "adaptive": second, "ecn": third, "classic_share": number % 100, "flows": 1 + number % 5,
         "packets": limit.packets, "bytes": limit.bytes, "seed": number,
+        "classes": [
+            {"dscp": [46], "packets": limit.packets}, {"dscp": [8], "weight": 1 + number % 9}, {"weight": 2},
+        ],
     });
     let mut table = serde_json::to_value(discipline).unwrap();
     for (key, value) in table.as_object_mut().unwrap() {
@@ -242,9 +248,11 @@ enum Call {
 
 fn calls(changes: bool) -> impl Strategy<Value = Vec<(u64, Call)>> {
     let wait = prop_oneof![6 => Just(0), 4 => 0..MS, 1 => 0..60 * MS];
-    let tag = (0..4u64, 0..4u8).prop_map(|(flow, octet)| Tag {
+    let dscp = prop_oneof![Just(46u8), Just(8), 0..64u8];
+    let tag = (0..4u64, 0..4u8, dscp).prop_map(|(flow, octet, dscp)| Tag {
         flow,
         ecn: Ecn::of_traffic_class(octet),
+        dscp,
     });
     let accept = (prop_oneof![Just(1500u64), 1..200u64, 1..3000u64], tag)
         .prop_map(|(size, tag)| Call::Accept(size, tag));
@@ -354,10 +362,10 @@ proptest! {
         let stages = [BottleneckConfig::new(schedule).with_queue(queue).into()];
         let outcomes = exactly(&stages, &calls);
         prop_assert!(outcomes.is_sorted_by_key(|outcome| outcome.departed));
-        // per flow, and per queue if there are two
+        // per flow, and per queue or class if there are several
         for flow in 0..4 {
-            for is_low_latency in [false, true] {
-                let of_flow = |packet: usize| matches!(calls[packet].1, Call::Accept(_, tag) if tag.flow == flow && tag.ecn.is_low_latency() == is_low_latency);
+            for (is_low_latency, dscp) in (0..128).map(|it| (it % 2 == 0, it / 2)) {
+                let of_flow = |packet: usize| matches!(calls[packet].1, Call::Accept(_, tag) if tag.flow == flow && tag.ecn.is_low_latency() == is_low_latency && tag.dscp == dscp);
                 let order = outcomes.iter().filter(|outcome| outcome.fate == Fate::Delivered && of_flow(outcome.packet));
                 prop_assert!(order.map(|outcome| outcome.packet).is_sorted());
             }
@@ -445,7 +453,7 @@ proptest! {
         for (index, (at, value, call)) in with.into_iter().enumerate() {
             let now = Time::from_nanos(at);
             match call {
-                0 | 1 => direction.accept_tagged(now, index, Bytes(value), Tag { flow: value, ecn: Ecn::of_traffic_class(value as u8) }),
+                0 | 1 => direction.accept_tagged(now, index, Bytes(value), Tag { flow: value, ecn: Ecn::of_traffic_class(value as u8), dscp: value as u8 % 64 }),
                 2 => drop(direction.poll(now)),
                 3 => direction.restart(now, span(value)),
                 _ => {

@@ -5,6 +5,7 @@ mod arrivals;
 mod bottleneck_reference;
 mod cells;
 mod change;
+mod classes;
 mod closed_loop;
 mod conditional;
 mod day;

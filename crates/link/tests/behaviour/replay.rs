@@ -173,6 +173,7 @@ fn queue_management_works_in_front_of_it() {
     let tag = Tag {
         flow: 1,
         ecn: Ecn::Ect0,
+        ..Tag::default()
     };
     for packet in 0..2000 {
         link.accept_tagged(ms(packet / 4), packet, PACKET, tag); // eight times the rate of the heavy recording

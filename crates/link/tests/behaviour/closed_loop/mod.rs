@@ -178,6 +178,7 @@ pub fn run(queue: &Discipline, rate: BitRate, flows: &[Flow], seconds: u64) -> R
                 let tag = Tag {
                     flow: flow as u64,
                     ecn: flows[flow].ecn,
+                    ..Tag::default()
                 };
                 direction.accept_tagged(now, Packet { flow, number }, flows[flow].size, tag);
             }

@@ -260,6 +260,7 @@ impl Cell {
                     None => config.scheduler.rank(
                         Candidate {
                             priority: 0,
+                            class: 0,
                             potential,
                             remaining: remaining as f64,
                             throughput: leg.throughput,

@@ -1,0 +1,307 @@
+//! Classes of packets by their DSCP: strict ones, and shares of what these leave.
+
+use crate::schema::JsonSchema;
+
+use super::fifo::Line;
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
+use crate::packet::{DropReason, Item};
+use crate::time::{Duration, Time};
+
+/// Number of DSCPs (RFC 2474 §3), and the most classes.
+const DSCPS: usize = 64;
+
+/// The classes of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClassesConfig {
+    /// 1 to 64. Those without `weight` go first, in order; the last also has unlisted DSCPs.
+    #[schemars(example = serde_json::json!([{"dscp": [46]}, {"dscp": [10], "weight": 3}, {"weight": 1}]))]
+    pub classes: Vec<ClassConfig>,
+}
+
+/// A class: packets with some DSCPs, which wait in a drop-tail queue.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema,
+)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct ClassConfig {
+    /// DSCPs of the packets, 0 to 63.
+    #[schemars(inner(range(max = 63)))]
+    pub dscp: Vec<u8>,
+    /// Share of what strict classes leave, relative to the other weights.
+    #[schemars(range(min = 1))]
+    pub weight: Option<u16>,
+    /// Limit of the waiting packets, without the one in service.
+    #[serde(flatten)]
+    pub limit: Limit,
+}
+
+impl Default for ClassesConfig {
+    /// Expedited forwarding (RFC 3246) before all other packets.
+    fn default() -> Self {
+        let class = |dscp| ClassConfig {
+            dscp,
+            ..ClassConfig::default()
+        };
+        Self {
+            classes: vec![class(vec![46]), class(vec![])],
+        }
+    }
+}
+
+/// A queue per class. Weighted classes share by start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996).
+#[derive(Clone, Debug)]
+pub(crate) struct Classes<P> {
+    config: ClassesConfig,
+    lines: Vec<Line<P>>,
+    /// Start tag of the head of each class: bytes per weight, 1/65536.
+    starts: Vec<u64>,
+    /// The virtual time: start tag of the packet served last.
+    virtual_time: u64,
+}
+
+impl<P> QueueDiscipline<P> for Classes<P> {
+    type Config = ClassesConfig;
+
+    fn check(config: &ClassesConfig) -> Result<(), String> {
+        let mut seen = [false; DSCPS];
+        if config.classes.is_empty() || config.classes.len() > DSCPS {
+            let number = config.classes.len();
+            return Err(format!("{number} classes: there must be 1 to {DSCPS}"));
+        }
+        for &dscp in config.classes.iter().flat_map(|class| &class.dscp) {
+            match seen.get_mut(usize::from(dscp)) {
+                None => return Err(format!("DSCP {dscp}: the highest is 63")),
+                Some(true) => return Err(format!("DSCP {dscp} belongs to two classes")),
+                Some(seen) => *seen = true,
+            }
+        }
+        if config.classes.iter().any(|class| class.weight == Some(0)) {
+            return Err("a weight of 0: leave it out, or give at least 1".into());
+        }
+        Ok(())
+    }
+
+    fn new(config: ClassesConfig, _packet: Option<Duration>, _zero: Time) -> Self {
+        Self {
+            lines: config.classes.iter().map(|_| Line::new()).collect(),
+            starts: vec![0; config.classes.len()],
+            virtual_time: 0,
+            config,
+        }
+    }
+
+    fn adopt(
+        &mut self,
+        item: Item<P>,
+        surcharge: Surcharge,
+        _dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        let index = self.class(&item);
+        let waiting = Surcharge {
+            serving: QueueLevel::default(),
+            ..surcharge
+        };
+        let line = &mut self.lines[index];
+        if !line.has_room(&self.config.classes[index].limit, &item, waiting) {
+            return Err((item, DropReason::QueueFull));
+        }
+        if line.is_empty() {
+            self.starts[index] = self.starts[index].max(self.virtual_time);
+        }
+        line.push(item);
+        Ok(())
+    }
+
+    fn pop(&mut self, _now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Option<Item<P>> {
+        let index = self.next()?;
+        let item = self.lines[index].pop()?;
+        if let Some(weight) = self.config.classes[index].weight {
+            self.virtual_time = self.starts[index];
+            self.starts[index] += (item.size.0 << 16) / u64::from(weight.max(1));
+        }
+        Some(item)
+    }
+
+    fn level(&self) -> QueueLevel {
+        let levels = self.lines.iter().map(Line::level);
+        levels.fold(QueueLevel::default(), QueueLevel::and)
+    }
+
+    fn restart(&mut self, _zero: Time) {
+        self.starts.fill(0);
+        self.virtual_time = 0;
+    }
+
+    fn rank(&self, serving: Option<&Item<P>>) -> u32 {
+        let next = self.next().into_iter();
+        let classes = next.chain(serving.map(|item| self.class(item)));
+        let ranks = classes.map(|index| match self.config.classes[index].weight {
+            None => index as u32,
+            Some(_) => DSCPS as u32,
+        });
+        ranks.min().unwrap_or_default()
+    }
+}
+
+impl<P> Classes<P> {
+    fn class(&self, item: &Item<P>) -> usize {
+        let classes = &self.config.classes;
+        let listed = classes
+            .iter()
+            .position(|class| class.dscp.contains(&item.dscp));
+        listed.unwrap_or(classes.len() - 1)
+    }
+
+    /// Return the class that is served next: the first strict one with packets, else the one with the lowest start tag.
+    fn next(&self) -> Option<usize> {
+        let waiting = (0..self.lines.len()).filter(|&index| !self.lines[index].is_empty());
+        waiting.min_by_key(|&index| match self.config.classes[index].weight {
+            None => (false, index as u64),
+            Some(_) => (true, self.starts[index]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Tag;
+    use crate::units::Bytes;
+    use proptest::prelude::*;
+
+    fn queue(table: serde_json::Value) -> Classes<(u8, u32)> {
+        let config: ClassesConfig = serde_json::from_value(table).unwrap();
+        <Classes<()> as QueueDiscipline<()>>::check(&config).unwrap();
+        Classes::new(config, None, Time::ZERO)
+    }
+
+    fn push(queue: &mut Classes<(u8, u32)>, dscp: u8, number: u32, size: u64) -> bool {
+        let item = Item::new((dscp, number), Bytes(size), Time::ZERO).tagged(Tag {
+            dscp,
+            ..Tag::default()
+        });
+        queue
+            .adopt(item, Surcharge::default(), &mut Dropped::new())
+            .is_ok()
+    }
+
+    fn pop(queue: &mut Classes<(u8, u32)>) -> Option<u8> {
+        queue.remove().map(|item| item.packet.0)
+    }
+
+    #[test]
+    fn strict_classes_are_served_in_their_order_and_others_share_the_rest() {
+        let mut queue = queue(serde_json::json!({"classes": [
+            {"weight": 3}, {"dscp": [46]}, {"dscp": [34, 36]}, {"dscp": [8], "weight": 1},
+        ]}));
+        // DSCP 0 belongs to the last class.
+        for (dscp, packets) in [(0, 4), (34, 2), (46, 1), (36, 1)] {
+            for number in 0..packets {
+                push(&mut queue, dscp, number, 1000);
+            }
+        }
+        assert_eq!(queue.rank(None), 1);
+        let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue)).collect();
+        assert_eq!(order, [46, 34, 34, 36, 0, 0, 0, 0]);
+        assert_eq!(queue.rank(None), 0, "an empty queue has no class");
+    }
+
+    #[test]
+    fn class_that_was_idle_gets_no_arrears() {
+        let mut queue =
+            queue(serde_json::json!({"classes": [{"dscp": [8], "weight": 1}, {"weight": 1}]}));
+        for number in 0..100 {
+            push(&mut queue, 8, number, 1000);
+        }
+        for _ in 0..50 {
+            pop(&mut queue);
+        }
+        for number in 0..10 {
+            push(&mut queue, 0, number, 1000);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue)).take(20).collect();
+        assert_eq!(order.iter().filter(|&&dscp| dscp == 0).count(), 10);
+        assert_eq!(order[..10].iter().filter(|&&dscp| dscp == 0).count(), 5);
+    }
+
+    #[test]
+    fn limit_of_a_class_counts_its_own_packets() {
+        let mut queue =
+            queue(serde_json::json!({"classes": [{"dscp": [46], "packets": 2}, {"bytes": 3000}]}));
+        let admitted =
+            |queue: &mut _, dscp| (0..5).filter(|&it| push(queue, dscp, it, 1000)).count();
+        assert_eq!((admitted(&mut queue, 46), admitted(&mut queue, 0)), (2, 3));
+    }
+
+    #[test]
+    fn packet_in_service_gives_its_rank_to_the_queue() {
+        let mut queue = queue(serde_json::json!({"classes": [{"dscp": [46]}, {"weight": 1}]}));
+        push(&mut queue, 46, 0, 1000);
+        push(&mut queue, 0, 0, 1000);
+        let serving = queue.remove();
+        assert_eq!((queue.rank(serving.as_ref()), queue.rank(None)), (0, 64));
+    }
+
+    #[test]
+    fn unfit_classes_are_refused() {
+        for (table, problem) in [
+            (
+                serde_json::json!({"classes": []}),
+                "0 classes: there must be 1 to 64",
+            ),
+            (
+                serde_json::json!({"classes": [{"dscp": [64]}]}),
+                "DSCP 64: the highest is 63",
+            ),
+            (
+                serde_json::json!({"classes": [{"dscp": [1]}, {"dscp": [1]}]}),
+                "DSCP 1 belongs to two classes",
+            ),
+            (
+                serde_json::json!({"classes": [{"weight": 0}]}),
+                "a weight of 0: leave it out, or give at least 1",
+            ),
+        ] {
+            let config = serde_json::from_value(table).unwrap();
+            assert_eq!(
+                <Classes<()> as QueueDiscipline<()>>::check(&config),
+                Err(problem.into())
+            );
+        }
+    }
+
+    proptest! {
+        /// While all classes have packets, the bytes of two classes per weight differ by at most a packet of each
+        /// (Goyal et al., theorem 1).
+        #[test]
+        fn backlogged_classes_share_by_their_weights(
+            weights in prop::collection::vec(1..100u16, 2..5),
+            sizes in prop::collection::vec(40..1500u64, 400..401),
+        ) {
+            let classes: Vec<_> = weights.iter().zip(1..).map(|(weight, dscp)| serde_json::json!({"dscp": [dscp], "weight": weight})).collect();
+            let mut queue = queue(serde_json::json!({"classes": classes}));
+            let number = weights.len();
+            for (index, &size) in sizes.iter().enumerate() {
+                push(&mut queue, (index % number) as u8 + 1, index as u32, size);
+            }
+            let mut sent = vec![0.0; number];
+            while queue.lines.iter().all(|line| !line.is_empty()) {
+                let item = queue.remove().unwrap();
+                let class = usize::from(item.packet.0) - 1;
+                sent[class] += item.size.0 as f64 / f64::from(weights[class]);
+                for (one, a) in sent.iter().zip(&weights) {
+                    for (other, b) in sent.iter().zip(&weights) {
+                        let bound = 1500.0 / f64::from(*a) + 1500.0 / f64::from(*b);
+                        prop_assert!((one - other).abs() <= bound, "{sent:?}");
+                    }
+                }
+            }
+        }
+    }
+}
