@@ -143,6 +143,7 @@ impl VirtualNetwork {
                         .map(|(place, table)| (place, table.clone()))
                         .collect(),
                 )
+                .with_marks(config.marks())
                 .with_turnaround(Duration::from_nanos(turnaround_ns))
                 .with_log();
             let flows = Records::create(config.flows.as_ref(), FLOWS_MAGIC)?;

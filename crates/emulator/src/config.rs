@@ -80,6 +80,8 @@ pub struct Vertex {
     /// Prefixes that the namespace reaches through the device.
     #[serde(default)]
     pub routes: Vec<Prefix>,
+    /// DSCP of packets from and to the vertex in queues and cells; default: as sent.
+    pub dscp: Option<u8>,
     /// Initial window of TCP in the namespace, segments; default: the kernel's.
     pub initial_window: Option<u32>,
     /// Kernel settings of the namespace, such as `net.ipv4.tcp_congestion_control`.
@@ -185,6 +187,11 @@ impl Config {
     /// Build the graph with the stages of all directions.
     pub fn build<F: Read>(&self, open: impl FnMut(&Path) -> io::Result<F>) -> Result<GraphConfig> {
         Ok(self.graph().build(open)?)
+    }
+
+    /// Return the DSCPs that vertices set, by vertex.
+    pub fn marks(&self) -> Vec<Option<u8>> {
+        self.vertices.iter().map(|vertex| vertex.dscp).collect()
     }
 
     /// Return the proxies with their places.

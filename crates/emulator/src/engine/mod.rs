@@ -115,7 +115,7 @@ impl Engine {
         let memory = total_memory();
         let room = bound_all(&mut graph.directions, memory);
         let graph = Graph::new(graph, zero).expect("the configuration was checked");
-        let mut graph = graph.with_tallies();
+        let mut graph = graph.with_tallies().with_marks(config.marks());
         if config.series.is_some() {
             graph = graph.with_meters();
         }
@@ -328,6 +328,9 @@ impl Engine {
             let sender = self.owners.owner(paths, vertex, &source);
             packet.source = sender.unwrap_or(vertex) as u16;
         }
+        packet.tag = self
+            .graph
+            .mark(packet.source, packet.destination, packet.tag);
         self.pool.describe(slot, packet);
         Some((direction, segments))
     }
@@ -411,6 +414,7 @@ impl Engine {
     fn insert(&mut self, bytes: &[u8], number: u64, source: u16, to: u16) -> Option<Segment> {
         let (mut packet, _) = Packet::parse(bytes, number, source);
         packet.destination = to;
+        packet.tag = self.graph.mark(source, to, packet.tag);
         self.pool.insert(bytes, packet).map(Segment::first)
     }
 

@@ -140,6 +140,8 @@ pub struct Graph<P> {
     clock: Time,
     /// By direction, if outcomes are counted.
     tallies: Vec<Tally>,
+    /// By vertex, the DSCP of its packets, if it sets one.
+    marks: Vec<Option<u8>>,
 }
 
 /// A cell, and the direction of each of its users.
@@ -194,6 +196,7 @@ impl<P: Clone> Graph<P> {
             outcomes: VecDeque::new(),
             clock: Time::ZERO,
             tallies: Vec::new(),
+            marks: Vec::new(),
         };
         graph.plan_all();
         Ok(graph)
@@ -211,6 +214,22 @@ impl<P: Clone> Graph<P> {
     pub fn with_tallies(mut self) -> Self {
         self.tallies = vec![Tally::default(); self.directions.len()];
         self
+    }
+
+    /// Return the same graph, whose vertices set the DSCP of packets from and to them. marks: by vertex.
+    pub fn with_marks(mut self, marks: Vec<Option<u8>>) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    /// Return the tag of a packet with the DSCP that the vertex of its source sets, or else that of its destination.
+    pub fn mark(&self, source: u16, destination: u16, tag: Tag) -> Tag {
+        let set = |vertex| self.marks.get(usize::from(vertex)).copied().flatten();
+        let dscp = set(source).or_else(|| set(destination));
+        Tag {
+            dscp: dscp.unwrap_or(tag.dscp),
+            ..tag
+        }
     }
 
     /// Take in a packet of `size` bytes that arrives at a direction at `now`.

@@ -130,6 +130,12 @@ impl Network {
         self
     }
 
+    /// Let hosts set the DSCP of packets from and to them; see [`Graph::with_marks`].
+    pub fn with_marks(mut self, marks: Vec<Option<u8>>) -> Self {
+        self.wire.graph = self.wire.graph.with_marks(marks);
+        self
+    }
+
     /// Add a meter and a tally for each direction, and a packet log.
     pub fn with_log(mut self) -> Self {
         self.log = Some(Vec::new());

@@ -149,6 +149,7 @@ impl Wire {
             flow,
             ..Tag::default()
         };
+        let tag = self.graph.mark(packet.from, packet.to, tag);
         self.graph
             .accept_tagged(at, direction, slot, size, tag, None);
     }
