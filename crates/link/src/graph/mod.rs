@@ -222,7 +222,7 @@ impl<P: Clone> Graph<P> {
         self
     }
 
-    /// Return the tag of a packet with the DSCP that the vertex of its source sets, or else that of its destination.
+    /// Return the tag of a packet with the DSCP that the source's vertex sets, else the destination's.
     pub fn mark(&self, source: u16, destination: u16, tag: Tag) -> Tag {
         let set = |vertex| self.marks.get(usize::from(vertex)).copied().flatten();
         let dscp = set(source).or_else(|| set(destination));

@@ -1,4 +1,4 @@
-//! Classes of packets by their DSCP: strict ones, and shares of what these leave.
+//! Classes of packets by their DSCP: strict priority, then shares by weight.
 
 use crate::schema::JsonSchema;
 
@@ -29,7 +29,7 @@ pub struct ClassConfig {
     /// DSCPs of the packets, 0 to 63.
     #[schemars(inner(range(max = 63)))]
     pub dscp: Vec<u8>,
-    /// Share of what strict classes leave, relative to the other weights.
+    /// Share of the rate left by strict classes, relative to the other weights.
     #[schemars(range(min = 1))]
     pub weight: Option<u16>,
     /// Limit of the waiting packets, without the one in service.

@@ -113,7 +113,7 @@ disciplines! {
     /// DualPI2 (RFC 9332): a queue of low latency for L4S beside a classic one, under one controller.
     #[schemars(title = "DualPI2")]
     "dualpi2" DualPi2(DualPi2Config) => dualpi2::DualPi2<P>,
-    /// Classes by DSCP: strict priority, and weighted shares of what strict classes leave.
+    /// Classes by DSCP: strict priority, then shares by weight.
     #[schemars(title = "class-based")]
     "classes" Classes(ClassesConfig) => classes::Classes<P>,
     /// CoDel as in Mahimahi.

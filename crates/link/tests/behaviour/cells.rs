@@ -489,7 +489,8 @@ fn a_high_class_waits_for_a_low_one_at_most_a_slot() {
     assert!(delayed > 50);
 }
 
-/// Sends packets of 1500 bytes at the start, 30 of each user with its DSCPs in turn; returns by DSCP when the last left.
+/// Sends packets of 1500 bytes at the start, 30 of each user with its DSCPs in turn. Returns when the last packet of
+/// each DSCP left.
 fn last_of_each_class(
     priorities: [u32; 2],
     dscps: [&[u8]; 2],
