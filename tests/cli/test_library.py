@@ -38,7 +38,8 @@ RATES = st.sampled_from(
     ["12 Mbit/s", "1 Mbit/s", "1 Gbit/s", "lte-suburban.up", "unlimited", "token-bucket rate=3Mbit/s burst=9000B"]
 )
 QUEUES = st.sampled_from(
-    [*QUEUES, "3 packets", "20 kB", "drophead 5 packets", "codel target=1ms interval=5ms", "fqcodel flows=4",
+    [*(each for each in QUEUES if each != "classes"), {"kind": "classes", "classes": [{"limit": "3 packets"}]},
+     "3 packets", "20 kB", "drophead 5 packets", "codel target=1ms interval=5ms", "fqcodel flows=4",
      "red minimum=3000B maximum=9000B ecn=true"]
 )  # fmt: skip
 DELAYS = st.sampled_from(["0 ms", "20 ms", "1 ns", "normal mean=10ms deviation=5ms"])
@@ -53,7 +54,7 @@ PACKETS = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(RATES, QUEUES, DELAYS, LOSSES, PACKETS, st.integers(1, 40))
 def test_every_packet_has_one_outcome_however_packets_are_fed(
-    rate: str, queue: str, delay: str, loss: str, packets: list[tuple[int, int, int, int]], portion: int
+    rate: str, queue: Any, delay: str, loss: str, packets: list[tuple[int, int, int, int]], portion: int
 ) -> None:
     link = Link(rate=rate, queue=queue, delay=delay, loss=loss)
     gaps, sizes, flows, ecn = (list(column) for column in zip(*packets, strict=True))

@@ -48,6 +48,28 @@ def test_a_mark_reaches_the_receiver(stages: Stages, ecn: int, family: int, grou
     assert marked > 0
 
 
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize(
+    ("sent", "of_endpoint", "of_edge", "passes"),
+    [(46, None, None, True), (45, None, None, False), (0, 46, 0, True), (46, 0, 46, False), (0, None, 46, True)],
+)
+def test_packets_are_classified_by_their_dscp_or_that_of_their_nodes(
+    sent: int, of_endpoint: int | None, of_edge: int | None, passes: bool, family: int
+) -> None:
+    # Nothing may wait in the second class.
+    classes = [{"dscp": [46]}, {"packets": 0}]
+    config = line_of_two(managed(8_000_000, kind="classes", classes=classes), [])
+    for vertex in config["vertices"]:
+        vertex["dscp"] = {"endpoint": of_endpoint, "edge": of_edge}.get(vertex["name"])
+    with EmulatorProcess(config) as emulator:
+        emulator.ready()
+        with receiving(emulator, family) as arrivals:
+            status = send(emulator, 20, traffic_class=sent << 2 | 1, group=10, family=family)
+        emulator.stop()
+    assert status["dropped"]["queue-full"] == (0 if passes else 20)
+    assert arrivals.numbers == (list(range(20)) if passes else [])
+
+
 def test_doubled_packets_come_twice(tmp_path: Path) -> None:
     stages = [{"kind": "duplication", "probability": 0.3, "seed": 4}, delay(2)]
     with EmulatorProcess(line_of_two(stages, [], tmp_path)) as emulator:

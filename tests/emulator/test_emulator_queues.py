@@ -42,7 +42,7 @@ with socket.create_connection((sys.argv[1], 40011)) as connection:
 
 
 def two_bulk_flows_and_a_sparse_one(
-    queue: dict[str, Any], folder: Path, *before: dict[str, Any]
+    queue: dict[str, Any], folder: Path, *before: dict[str, Any], traffic_class: int = 0
 ) -> np.ndarray[Any, np.dtype[Any]]:
     """The uplink's packet log; datagrams of 200 bytes every 20 ms are the sparse flow."""
     schedule = {"kind": "constant", "bit_rate": 20_000_000}
@@ -54,7 +54,7 @@ def two_bulk_flows_and_a_sparse_one(
         )
         with sink:
             assert sink.stdout.readline() == b"ready\n"
-            bulk, sparse = [SOURCE, EDGE[4], "1"], [SEND, EDGE[4], "45", "172", "20000000", "0", "1"]
+            bulk, sparse = [SOURCE, EDGE[4], "1"], [SEND, EDGE[4], "45", "172", "20000000", str(traffic_class), "1"]
             with contextlib.ExitStack() as stack:
                 sources = [
                     stack.enter_context(
@@ -117,6 +117,16 @@ def test_flow_queueing_keeps_flows_apart(tmp_path: Path) -> None:
     # Behind one packet in service and the other flows' quantum each, not behind all that waits.
     assert delays["fqcodel"] < 3
     assert delays["droptail"] > 10
+
+
+def test_packets_of_an_urgent_class_pass_those_that_wait(tmp_path: Path) -> None:
+    classes = {"kind": "classes", "classes": [{"dscp": [46]}, {"bytes": 150_000}]}
+    log = two_bulk_flows_and_a_sparse_one(classes, tmp_path, traffic_class=46 << 2 | 1)
+    log = log[log["drop"] == 0]
+    sparse, bulk = log[log["protocol"] == 17], log[log["protocol"] == 6]
+    # Behind the packet in service alone: 1500 bytes need 0.6 ms.
+    assert np.max(sparse["released"] - sparse["arrived"]) < 1_500_000
+    assert np.percentile(bulk["released"] - bulk["arrived"], 90) > 10_000_000
 
 
 def test_an_infinite_queue_drops_beyond_its_share_of_the_memory() -> None:

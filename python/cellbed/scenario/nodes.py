@@ -212,6 +212,13 @@ class NodeGroup(Table):
     )
     route: list[Handover] = Field([], description="Handovers of these endpoints to other cells, in order of time.")
     priority: int = Field(0, ge=0, le=255, description="Class in a cell with strict priority; 0 is served first.")
+    dscp: int | None = Field(
+        None,
+        ge=0,
+        le=63,
+        description="DSCP of packets from, else to, these nodes in queues and cells. Default: as sent.",
+        examples=[46],
+    )
     aliases: list[HostName] = Field(
         [], description="Further host names of the first node of the group.", examples=[["db", "db.shop.svc"]]
     )

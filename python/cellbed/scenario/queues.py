@@ -22,7 +22,20 @@ class Red(StageTable):
         return self
 
 
-QUEUES = stage_tables("queue", red=Red)
+class Classes(StageTable):
+    """Classes by DSCP."""
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        if not 1 <= len(self.classes) <= 64:
+            raise refusal(f"{len(self.classes)} classes: write 1 to 64")
+        listed = [dscp for each in self.classes for dscp in each.dscp]
+        if twice := [dscp for dscp in listed if listed.count(dscp) > 1]:
+            raise refusal(f"DSCP {twice[0]} belongs to two classes: write it once")
+        return self
+
+
+QUEUES = stage_tables("queue", red=Red, classes=Classes)
 
 if TYPE_CHECKING:
     Queue = StageTable

@@ -82,7 +82,9 @@ class StageTable(Table):
                 file = getattr(self, key)
                 found[key] = None if file is None else str(file.path)
             elif key not in kind.inner:
-                found[key] = getattr(self, _file_key(key, schema))
+                value = getattr(self, _file_key(key, schema))
+                parts = isinstance(value, list) and value and isinstance(value[0], StageTable)
+                found[key] = [part._values(part.KIND, run) for part in value] if parts else value
         return found
 
     def _advance(self, start_ns: int, form: str) -> Points:
@@ -190,10 +192,22 @@ def _make_type(form: str, schema: Schema) -> tuple[Callable[[Any], Any], Any]:
         return str, Annotated[Any, TextField(_FILES[form], _show_file, text, lambda _number: f"the path of a {what}")]
     if choices := schema.get("enum") or [each["const"] for each in schema.get("oneOf", ())]:
         return str, Literal[tuple(choices)]
+    if schema["type"] == "array":
+        return _make_list(schema)
     types = {"boolean": bool, "integer": int, "number": float}
     (plain,) = (types[each] for each in types if each in schema["type"])
     limits = {word: schema[key] for key, word in _WORDS.items() if key in schema}
     return lambda value: value, Annotated[plain, Field(**limits)] if limits else plain
+
+
+def _make_list(schema: Schema) -> tuple[Callable[[Any], Any], Any]:
+    """Return the same as `_make_type`, of a list of numbers or, without default, of tables."""
+    items: Schema = schema["items"]
+    if "properties" in items:
+        made: Any = _make_table(Kind("class", "class", items["properties"], items, {}), "class", None, None)
+    else:
+        _, made = _make_type("", items)
+    return lambda value: value, list[made]
 
 
 def _show_file(file: Any) -> str:

@@ -252,6 +252,8 @@ def describe_queue(queue: Mapping[str, Any]) -> str:
     limits = [SIZE.format(queue["bytes"])] if queue.get("bytes") is not None else []
     limits += [f"{queue['packets']} packets"] if queue.get("packets") is not None else []
     details = [f"of {' and '.join(limits)}"] if limits else []
+    if "classes" in queue:
+        details.append(f"of {len(queue['classes'])} classes")
     if "minimum_bytes" in queue:
         details.append(f"from {SIZE.format(queue['minimum_bytes'])} to {SIZE.format(queue['maximum_bytes'])}")
     elif queue.get("target_ns") is not None:

@@ -383,6 +383,7 @@ class Plan:
                     "routes": ["0.0.0.0/0", "::/0"],
                     "sysctls": sysctls | self._forwarding(node),
                     **({"initial_window": window} if window is not None else {}),
+                    "dscp": self.scenario.nodes[node.group].dscp,
                     **_addresses(node, number),
                     **({"shared": shared} if shared else {}),
                     **({"tower": {"links": self.radio_links}} if node.name in self.towers else {}),

@@ -187,12 +187,13 @@ def burst(direction: Direction) -> int:
 def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
     """Return why the bottleneck may be idle between two positions even if enough is sent; ``None`` if it may not."""
     queue = direction.parameters.queue
-    if queue is not None and queue.kind not in ("droptail", "drophead", "codel", "fqcodel", "infinite"):
+    if queue is not None and queue.kind not in ("droptail", "drophead", "codel", "fqcodel", "infinite", "classes"):
         return f"its {queue.kind} queue drops packets at random"
-    limit: QueueLimit | None = getattr(queue, "limit", None)
-    if limit is None:
+    parts = queue.classes if queue is not None and queue.kind == "classes" else [queue]
+    limits: list[QueueLimit] = [it for part in parts if (it := getattr(part, "limit", None)) is not None]
+    if not limits:
         return None
-    held = limit.bytes if limit.bytes is not None else 1500 * (limit.packets or 0)
+    held = min(limit.bytes if limit.bytes is not None else 1500 * (limit.packets or 0) for limit in limits)
     starts = range(begin_ns, end_ns, LEVEL_NS)
     needed = max(byte_offer(direction, at, at + LEVEL_NS) for at in starts) + 3000
     return None if held >= needed else "its queue is too short to keep it busy"
