@@ -76,9 +76,10 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
             continue  # the table also has a key of this name
         if inner is not None:
             here = inner
-        elif index < len(location) - 1 or step in (PLAIN, BOTH, APART, _NAME):
-            continue
-        elif is_kind and error["type"] != "missing":  # a missing key may have the name of its kind
+        # A missing key may have the name of its kind.
+        elif (
+            index < len(location) - 1 or step in (PLAIN, BOTH, APART, _NAME) or (is_kind and error["type"] != "missing")
+        ):
             continue
         path.append(step)
     if error["type"] in ("union_tag_invalid", "union_tag_not_found") and isinstance(here, Mapping):
