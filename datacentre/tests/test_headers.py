@@ -254,3 +254,25 @@ def test_a_folder_and_a_dry_run_name_the_header(tmp_path: Path) -> None:
     assert {"./window.h", "./weighted-fair.h", "./dynamic-threshold.h"} <= set(
         re.findall(r"\./[a-z-]+\.h", done.stdout)
     )
+
+
+@pytest.mark.parametrize("scheduler", ["proportional-fair", "shortest-remaining", "round-robin"])
+def test_headers_serve_several_cells_as_what_is_built_in(scheduler: str) -> None:
+    def run(scheduler: str, admission: str) -> Simulation:
+        own = {"users": 4, "dus": 2, "scheduler": scheduler, "admission": admission}
+        content = {
+            "seed": 3,
+            "topology": {"kind": "leaf-spine", "racks": 2, "hosts_per_rack": 2, "spines": 1},
+            "transport": {"kind": "pdcell"},
+            "traffic": {
+                "flows": 80,
+                "load": 0.3,
+                "sizes": {"kind": "lognormal", "mean": "20 kB", "deviation": "30 kB"},
+            },
+            "radio": [{"host": "host-0", **own}, {"host": "host-1", "dual": True, **own}],
+        }
+        return simulate(content)
+
+    built_in, headers = run(scheduler, "htd"), run(str(HEADERS / f"{scheduler}.h"), str(HEADERS / "htd.h"))
+    assert headers.flows.equals(built_in.flows)
+    assert headers.ports.equals(built_in.ports)

@@ -382,7 +382,9 @@ def test_files_of_others_are_opened_by_one_module() -> None:
 def test_a_file_of_another_kind_is_one_hint(tmp_path: Path, verb: str) -> None:
     scenario = ROOT.parent / "scenarios" / "cell-lte.toml"
     path, line, kind, right = (
-        (scenario, 12, "scenario", "run") if verb == "simulate" else (EXAMPLES[0], 12, "simulation", "simulate")
+        (scenario, 12, "scenario", "run")
+        if verb == "simulate"
+        else (ROOT / "examples" / "leaf-spine.toml", 12, "simulation", "simulate")
     )
     wanted = {"run": "scenario", "simulate": "simulation"}.get(verb, verb)
     done = cellbed(verb, path, cwd=tmp_path)

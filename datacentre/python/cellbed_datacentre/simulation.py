@@ -134,9 +134,13 @@ def run_content(
 
 def _headers(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of the user's headers by the kind of their functions."""
-    tables = {"transport": content.get("transport"), **content.get("radio", {})}
-    headers = {key: table for key, table in tables.items() if isinstance(table, Mapping) and "file" in table}
-    return {key.removesuffix("_header"): table["name"] for key, table in headers.items()}
+    radio = content.get("radio", [])
+    tables = [{"transport": content.get("transport")}, *([radio] if isinstance(radio, Mapping) else radio)]
+    found: dict[str, dict[str, None]] = {}
+    for key, header in (item for table in tables for item in table.items()):
+        if isinstance(header, Mapping) and "file" in header:
+            found.setdefault(key.removesuffix("_header"), {})[header["name"]] = None
+    return {kind: " or ".join(names) for kind, names in found.items()}
 
 
 def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:
