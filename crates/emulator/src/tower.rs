@@ -1,7 +1,7 @@
 //! Nodes of towers: the packets of radio links pass their devices, and a page shows their programs the links.
 //!
 //! A page is a file of fixed size in memory. The emulator writes it by system calls and never reads it, so no change of
-//! the file by a program affects the emulator. Its layout is in `docs/reference/radio-page.md`.
+//! the file by a program affects the emulator. Its layout is in `docs/how-to/tower.md`.
 
 use std::fs::{File, OpenOptions};
 use std::net::IpAddr;
