@@ -158,6 +158,18 @@ CELLS: list[dict[str, Any]] = [
 HOSTS = ["host-1", "host-4"]
 
 
+def test_the_report_of_one_central_unit_lists_its_distributed_units(tmp_path: Path) -> None:
+    (tmp_path / "units.toml").write_text(
+        'name = "units"\n[topology]\nkind = "leaf-spine"\nracks = 2\nhosts_per_rack = 4\nspines = 2\n'
+        '[transport]\nkind = "pdcell"\n[traffic]\nflows = 20\nload = 0.5\nsizes = "20 kB"\n'
+        "[radio]\nusers = 4\ndus = 2\n"
+    )
+    done = cellbed("simulate", "units.toml", "-o", "out", cwd=tmp_path, status=0)
+    page = Path(done.stdout.strip().splitlines()[-1])
+    text = (tmp_path / page).read_text()
+    assert text.count("<th>Distributed unit</th>") == 1
+
+
 def test_results_name_the_central_and_distributed_units_of_flows(tmp_path: Path) -> None:
     path = write(tmp_path, radio=CELLS, traffic=GOOD["traffic"] | {"flows": 80}, seed=2)
     done = cellbed("simulate", path, "--seeds", 2, "--json", "--out", tmp_path, cwd=tmp_path, status=0)
