@@ -374,8 +374,9 @@ class _Network:
         if preset in _RATES or preset in _RECORDED:
             return preset
         known = ", ".join([*_RATES, *_RECORDED])
-        self.reader.note("differs", setting, f"unknown preset, one of {known}: 4g is used")
-        return "4g"
+        nearest = "5g" if "5g" in preset else "4g"
+        self.reader.note("differs", setting, f"unknown preset, one of {known}: {nearest} is used")
+        return nearest
 
     def _path(self, tier: str, preset: str) -> _Path:
         """Return the path between an endpoint and a tier."""
