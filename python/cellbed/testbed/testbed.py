@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.laws.kernel import compile_for_programs
 from cellbed.laws.law import Law, LawError
-from cellbed.scenario.nodes import TOWER_CLASS
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
@@ -212,7 +211,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if running and group.speed != 1:
             text = "programs run as fast as this machine: predict it with --virtual, or remove this key"
             found.append(Problem(("nodes", name, "speed"), text))
-        if group.node_class == TOWER_CLASS:
+        if group.node_class == "tower":
             lacks = tower.obstacles(group, is_root=os.geteuid() == 0)
             found += [Problem(("nodes", name, key), problem) for key, problem in lacks]
         backend: type[Backend] = pkgutil.resolve_name(KINDS[group.backend.kind])

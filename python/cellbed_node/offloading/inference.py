@@ -24,7 +24,7 @@ def load(model: str, code: str) -> Task:
     path = Path(model)
     if (runtime := find_runtime(path)) is None:
         raise ModelError(f"{path}: no runtime for this kind of file")
-    found = Inference(runtime.open(path), _module(code), code)
+    found = Inference(runtime.network(path), _module(code), code)
     found.compute(found.prepare(Image.new("RGB", (640, 480), (128, 128, 128))))
     return found
 

@@ -26,7 +26,7 @@ class Runtime:
     extra: str
     load: Callable[[Path], Network]
 
-    def open(self, path: Path) -> Network:
+    def network(self, path: Path) -> Network:
         """Return the network in a file. Raises ModelError."""
         found: Network = _open(path, self.title, self.load)
         return found

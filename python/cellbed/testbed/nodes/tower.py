@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cellbed.radio import VARIABLE as VARIABLE
-from cellbed.scenario.nodes import NodeGroup
 from cellbed.testbed.machine.process import Place, run
 from cellbed_node.processes import find
+
+if TYPE_CHECKING:
+    from cellbed.scenario.nodes import NodeGroup
 
 MEMORY = Path("/dev/shm")
 """File system in memory, for pages with the state of radio links: writing to a disk would delay the emulator."""

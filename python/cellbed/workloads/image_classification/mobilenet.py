@@ -57,7 +57,7 @@ def write(path: Path, seed: int, suffix: str) -> None:
     if suffix == ".onnx":
         path.write_bytes(build(seed))
         return
-    import keras
+    from tensorflow import keras
 
     keras.utils.set_random_seed(seed)
     keras.applications.MobileNetV2(weights=None).save(whole := path.with_suffix(suffix))
