@@ -366,7 +366,11 @@ EXPERIMENTS = (
         },
         repetitions=3,
         real=_reader_moves(real=True),
-        short={"changes": {"migrations.0.at": "6 s", "duration": "30 s"}, "real": _reader_moves(real=True)},
+        short={
+            "repetitions": 1,
+            "changes": {"migrations.0.at": "4 s", "duration": "16 s"},
+            "real": _reader_moves(real=True),
+        },
         drawings=(
             (
                 "Table VII: response times while the reader moves",
