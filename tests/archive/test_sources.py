@@ -72,7 +72,7 @@ def test_every_source_is_described_and_documented() -> None:
     }
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "sources.md").read_text()
     for source in SOURCES:
-        assert f"| `{source.name}` |" in page
+        assert f"|`{source.name}`|" in page.replace(" ", "")
         assert all((source.title, source.licence, source.terms, source.citation, source.layout, source.checked))
         assert all(each.startswith("https://") for each in (source.page, *(remote.address for remote in source.remote)))
         assert not any(Path(remote.path).is_absolute() for remote in source.remote)

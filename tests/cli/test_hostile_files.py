@@ -182,6 +182,7 @@ OWN = {
     ),
     "commands that `cellbed mahimahi install` may have written": ("shell/mahimahi/install.py",),
     "a single file of the standard library, on another machine": ("../cellbed_node/agent.py",),
+    "a namespace in /proc": ("../cellbed_node/tunnel.py",),
     "a page of the emulator, copied into programs of the user": ("radio.py",),
     "files of a folder that only this run writes": ("testbed/nodes/container.py",),
     "below the root of a node, by openat2": ("testbed/nodes/copies.py",),

@@ -64,7 +64,13 @@ def _imports(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def test_each_import_is_of_the_base_installation_or_of_an_extra() -> None:
-    extras = [*(each for name in ("migration", "quic", "translation", "vision") for each in EXTRAS[name])]
+    extras = [
+        *(
+            each
+            for name in ("migration", "quic", "tensorflow", "torch", "translation", "vision")
+            for each in EXTRAS[name]
+        )
+    ]
     declared = {canonicalize_name(Requirement(each).name) for each in (*PROJECT["project"]["dependencies"], *extras)}
     declared |= {"google", "hpack", "markupsafe", "pydantic-core", "protobuf"}  # of packages that are declared
     owners = packages_distributions()
@@ -79,7 +85,8 @@ def test_each_import_is_of_the_base_installation_or_of_an_extra() -> None:
 
 def test_kinds_name_extras_that_exist_and_all_has_each() -> None:
     (everything,) = map(Requirement, EXTRAS["all"])
-    assert everything.extras == EXTRAS.keys() - {"all", "dev"}
+    # The two frameworks have gigabytes, and only runtimes of their names need them.
+    assert everything.extras == EXTRAS.keys() - {"all", "dev", "tensorflow", "torch"}
     for entry in entries("applications").values():
         table = entry.load()
         assert issubclass(table, Application)

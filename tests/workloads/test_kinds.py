@@ -158,7 +158,10 @@ MISFITS = {  # keys, and words of the error
     "plates": [
         (LOAD + 'model = "own.onnx"', "write the Python file with preprocess and postprocess"),
         (LOAD + 'code = "own.py"', "write the network that 'code' is for"),
-        (LOAD + 'model = "own.pt"\ncode = "own.py"', "neither a network in ONNX"),
+        (
+            LOAD + 'model = "there.m3u8"\ncode = "own.py"',
+            "no runtime for this ending; write a network with one of .onnx",
+        ),
         (LOAD + 'model = "own.onnx"\ncode = "half.py"', "has no function postprocess"),
         (LOAD + 'model = "own.onnx"\ncode = "no.py"', "'no.py' is not Python: line 1"),
         (LOAD + 'model = "own.onnx"\ncode = "missing.py"', "there is no file 'missing.py'"),
