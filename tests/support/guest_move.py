@@ -5,23 +5,13 @@ progress to a file.
 """
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from cellbed.runformat.events import Journal
-from cellbed.scenario.migrations import Migration
-from cellbed.testbed.machine.process import Place
-from cellbed.testbed.migration.account import Account
-from cellbed.testbed.migration.channel import TcpChannel
+from cellbed.testbed.migration.checkpoint import prepare_trial
 from cellbed.testbed.migration.pre_copy import PreCopy
-from cellbed.testbed.migration.state_sockets import StateSockets
-from cellbed.testbed.migration.strategy import Move
-from cellbed.testbed.nodes.backend import Setup
-from cellbed.testbed.nodes.namespace import NamespaceNode
-from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
 
 WRITER = """
 import itertools, os, time, zlib
@@ -48,34 +38,8 @@ def wait_for_lines(path: Path, count: int) -> list[str]:
 
 def move_writer(folder: Path) -> dict[str, Any]:
     """Move a program between two nodes in this process's network namespace; return the account."""
-    place, address = Place(network_namespace="/proc/self/ns/net"), ("127.0.0.1", "::1")
-    source, target = (NamespaceNode(Setup(end, place, addresses=address)) for end in ("source", "target"))
-    for name in ("work", "here", "there"):
-        (folder / name).mkdir()
-    command = Command("writer", "source", (sys.executable, "-c", WRITER), folder=str(folder / "work"))
-    program = UnmodifiedProgram(command, source, folder)
-    settings: dict[str, Any] = {"strategy": "pre-copy", "compression": 0, "rate": None, "congestion_control": None}
-    table = Migration.model_construct(None, app="writer", to="target", **settings)
-    move = Move(
-        app="writer",
-        table=table,
-        program=program,
-        source=source,
-        target=target,
-        source_addresses=address,
-        target_addresses=address,
-        ports=frozenset(),
-        udp_ports=frozenset(),
-        folder=folder / "here",
-        target_folder=os.open(folder / "there", os.O_RDONLY),
-        channel=TcpChannel(source, target),
-        states=StateSockets(folder),
-        account=Account(table, 0, "source", Journal(folder)),
-        neighbours=(),
-        make_program=lambda: UnmodifiedProgram(command, target, folder),
-        redirect=lambda _: None,
-    )
-    program.start()
+    move = prepare_trial(folder, (sys.executable, "-c", WRITER), "pre-copy")
+    move.program.start()
     progress = folder / "work" / "progress"
     try:
         before = wait_for_lines(progress, 20)
@@ -83,7 +47,7 @@ def move_writer(folder: Path) -> dict[str, Any]:
             time.sleep(0.002)
         after = wait_for_lines(progress, len(before) + 200)
     finally:
-        program.crash()
+        move.program.crash()
         if move.started is not None:
             move.started.crash()
     return {**move.account.content, "facts": move.facts, "progress": [line.split() for line in after]}

@@ -620,22 +620,21 @@ def _find_obstacle(strategy: type[Checkpoint]) -> str | None:
     return None
 
 
-def _try(strategy: Checkpoint, folder: Path) -> None:
-    """Move a sleeping program within the namespaces of this process. Errors: :class:`CellbedError`, ``OSError``."""
+def prepare_trial(folder: Path, command: Sequence[str], strategy: str = "stop-and-copy") -> Move:
+    """Return the move of a program within the namespaces of this process; the program has not started. folder: of the
+    program (``work``) and of both ends."""
     place = Place(network_namespace="/proc/self/ns/net")
     address = ("127.0.0.1", "::1")
     source, target = (NamespaceNode(Setup(f"trial-{end}", place, addresses=address)) for end in ("source", "target"))
-    command = Command("trial", "trial", ("sleep", "1000"), folder=str(folder / "work"))
-    (folder / "work").mkdir()
-    program = UnmodifiedProgram(command, source, folder)
-    for name in ("source", "target"):
+    for name in ("work", "source", "target"):
         (folder / name).mkdir()
-    settings: dict[str, Any] = {"strategy": "stop-and-copy", "compression": 0, "rate": None, "congestion_control": None}
+    described = Command("trial", "trial", tuple(command), folder=str(folder / "work"))
+    settings: dict[str, Any] = {"strategy": strategy, "compression": 0, "rate": None, "congestion_control": None}
     table = Migration.model_construct(None, app="trial", to="target", **settings)
-    move = Move(
+    return Move(
         app="trial",
         table=table,
-        program=program,
+        program=UnmodifiedProgram(described, source, folder),
         source=source,
         target=target,
         source_addresses=address,
@@ -648,10 +647,15 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         states=StateSockets(folder),
         account=Account(table, 0, "source", Journal(folder)),
         neighbours=(),
-        make_program=lambda: UnmodifiedProgram(command, target, folder),
+        make_program=lambda: UnmodifiedProgram(described, target, folder),
         redirect=lambda _: None,
     )
-    program.start()
+
+
+def _try(strategy: Checkpoint, folder: Path) -> None:
+    """Move a sleeping program within the namespaces of this process. Errors: :class:`CellbedError`, ``OSError``."""
+    move = prepare_trial(folder, ("sleep", "1000"))
+    move.program.start()
     try:
         deadline = time.monotonic() + _PROBE_S
         for _ in strategy.move(move):
@@ -665,7 +669,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
             time.sleep(0.002)
         raise
     finally:
-        program.crash()
+        move.program.crash()
         if move.started is not None:
             move.started.crash()
         move.channel.close()
