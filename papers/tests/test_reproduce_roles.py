@@ -213,7 +213,7 @@ def test_findings_as_json_name_the_recordings(folder: Path, tmp_path: Path) -> N
     played, notes = traces(COSMIC, COSMIC.select_experiments(["mmwave"], ""), tmp_path / "traces", [str(folder)])
     content = json.loads(json.dumps(Result(COSMIC, {}, list(played), False, "", "", notes).json()))
     assert content["inputs"] == [
-        {"name": "mmwave.down", "note": "mmwave.csv (given)", "stand_in": False, "virtual": False}
+        {"name": "mmwave.down", "note": "mmwave.csv (given)", "stand_in": False, "virtual": False, "kinds": []}
     ]
 
 
@@ -224,3 +224,47 @@ def test_the_capacity_is_that_of_the_downlink_while_it_is_used(tmp_path: Path) -
     pl.concat([named[0], named[1].with_columns(capacity_mbit_s=7.0)]).write_parquet(tmp_path / "links.parquet")
     pl.DataFrame({"folder": ["."], "app": ["transfer"]}).write_parquet(tmp_path / DATASET)
     assert collect(tmp_path).frame[CAPACITY].to_list() == [3.0]
+
+
+def test_a_users_networks_replace_the_seeded_ones(tmp_path: Path) -> None:
+    """E2 has both applications: the page marks the compute as a stand-in until both have networks of the user."""
+    mine, theirs = tmp_path / "mine.keras", tmp_path / "translator"
+    mine.write_bytes(b"")
+    mine.with_suffix(".py").write_text("def preprocess(image): ...\ndef postprocess(outputs): ...\n")
+    theirs.mkdir()
+    one, both = (
+        Sweeps(THESIS, ["E2"], tmp_path / name, Execution(virtual=True), short=False, models=models)
+        for name, models in (
+            ("one", [f"image-classification={mine}"]),
+            ("both", [f"image-classification={mine}", f"translation={theirs}"]),
+        )
+    )
+    found = {}
+    for sweeps, note, stand_in in (
+        (one, "image-classification: mine.keras (given); else seeded weights", True),
+        (both, "image-classification: mine.keras (given); translation: translator (given)", False),
+    ):
+        (compute,) = (each for each in sweeps.result("").inputs if each.name == "compute")
+        assert (compute.note.startswith(note), compute.stand_in) == (True, stand_in)
+        ((_, trials),) = sweeps.plans
+        found[stand_in] = {
+            load["kind"]: (load.get("model"), load.get("code"), load.get("runtime"))
+            for load in (trial.tables["workload"] for trial in trials.trials)
+        }
+    images = str(mine), str(mine.with_suffix(".py")), None
+    assert found[True] == {"image-classification": images, "translation": (None, None, "ctranslate2")}
+    assert found[False] == {"image-classification": images, "translation": (str(theirs), None, None)}
+
+
+@pytest.mark.parametrize(
+    ("publication", "text", "reason"),
+    [
+        (COSMIC, "plates=x.onnx", "--model: cosmic has no networks"),
+        (THESIS, "x.onnx", "--model x.onnx: write KIND=PATH, KIND one of image-classification, translation"),
+        (THESIS, "translation=nowhere", "--model translation=nowhere: no such file or folder"),
+        (THESIS, "translation=", "--model translation=: no such file or folder"),
+    ],
+)
+def test_a_wrong_network_is_refused(publication: SweptPublication, text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(CellbedError, match=f"^{reason}$"):
+        Sweeps(publication, [], tmp_path, Execution(), short=False, models=[text])

@@ -36,6 +36,7 @@ from cellbed_papers.publications.cosmic import PUBLICATION as COSMIC
 from cellbed_papers.publications.fiveg_study import PUBLICATION as STUDY
 from cellbed_papers.publications.pdcell import PUBLICATION as PDCELL
 from cellbed_papers.publications.thesis import PUBLICATION as THESIS
+from cellbed_papers.publications.thesis import _workloads
 from cellbed_papers.reproduce import page
 from cellbed_papers.reproduce.page import Result
 from cellbed_papers.reproduce.simulated import Simulations
@@ -45,6 +46,8 @@ from small_scenario import SERVED
 
 _BUSY = {"changes": {"duration": "10 s", "workload.rate": "40 /s", "nodes.endpoint.count": 1}}
 
+_LOADS = json.loads(json.dumps(_workloads(("10 s", "1 s"), ("10 s", "1 s"))).replace('"1 /s"', '"40 /s"'))
+
 
 def transfer(seconds: int, **levels: list[str]) -> dict[str, Any]:
     command = f"iperf3 --client {{server.address}} --reverse --time {seconds}"
@@ -53,7 +56,7 @@ def transfer(seconds: int, **levels: list[str]) -> dict[str, Any]:
 
 
 TINY: dict[str, dict[str, dict[str, Any]]] = {
-    "thesis": {"E1": _BUSY, "E2": _BUSY, "E3": {}, "threshold": {}, "6G": _BUSY,
+    "thesis": {"E1": _BUSY, "E2": {"factors": _LOADS}, "E3": {}, "threshold": {}, "6G": _BUSY,
                "E4": {"changes": {"duration": "40 s", "links.mobile.up": "8 Mbit/s"}}},
     "5g-study": {
         "laws": transfer(1, network=["5G edge", "5G cloud"], law=["CUBIC", "BBR"]),

@@ -309,12 +309,14 @@ class SimulatedPublication(Publication[Simulated]):
 @dataclass(frozen=True, slots=True)
 class Input:
     """A stand-in or copy of an input of the publication. note: its description; stand_in: whether we made it, or the
-    publication's own value took its place; virtual: whether only predictions use it."""
+    publication's own value took its place; virtual: whether only predictions use it; kinds: applications whose
+    networks, given by a user, replace it."""
 
     name: str
     note: str
     stand_in: bool
     virtual: bool = False
+    kinds: tuple[str, ...] = ()
 
 
 # ---- values

@@ -98,6 +98,15 @@ def _run_sweeps(
             "archive or a file for a role. Repeatable. Default: the archive's, else substitutes, which the page names.",
         ),
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="KIND=PATH",
+            help="A trained network of yours in the applications of a kind, with its code in a file beside it, such as "
+            "mine.keras and mine.py. Repeatable. Default: seeded weights, which the page marks.",
+        ),
+    ] = None,
     out: _Out = Path("reproductions"),
     repeats: Annotated[
         int, typer.Option("--repeats", min=0, max=100, help="Maximum repetitions of a disturbed trial.")
@@ -119,6 +128,7 @@ def _run_sweeps(
         Execution(virtual=virtual, limits=not no_limits),
         short=short,
         given=traces or [],
+        models=model or [],
         repeats=repeats,
         running=not dry_run,
     )

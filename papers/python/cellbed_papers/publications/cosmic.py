@@ -484,24 +484,30 @@ def _in_gb(count: float, _: float) -> float:
     return count / 1e9
 
 
-def _plate_claims() -> Iterator[Claim]:
-    remote, local = (sum(times) / len(times) for times in TABLE_7.values())
-    at, other = ({"server": place} for place in TABLE_7)
-    statement = "Response time of a frame, "
-    for (place, times), (words, agrees) in zip(
-        TABLE_7.items(), (("above 100 ms", values_above(0.1)), ("below 100 ms", values_below(0.1))), strict=True
+def _frame_claims(prefix: str, statements: Iterable[str], measures: Iterable[Measure]) -> Iterator[Claim]:
+    """Yield the claims of Table VII on frames to a far and to a near server."""
+    directions = (("above 100 ms", values_above(0.1)), ("below 100 ms", values_below(0.1)))
+    for (place, times), (words, agrees), statement, measure in zip(
+        TABLE_7.items(), directions, statements, measures, strict=True
     ):
         least, most = min(times), max(times)
         more: dict[str, Any] = {"direction": words, "agrees": agrees, "figure": (least, most), "unit": "time"}
         published = f"{least * 1000:.0f} to {most * 1000:.0f} ms"
-        measure = Measure("plates", _TIME, {"server": place})
-        yield _claim(f"plates-{place}", "plates", f"{statement}server at {place}", published, measure, **more)
-    measure = Measure("plates", _TIME, at, other)
-    yield _ratio_claim("plates-gain", f"{statement}remote over local", remote / local, measure, "longer", LARGER)
+        statement = f"Response time of a frame, {statement}"
+        yield _claim(f"{prefix}-{place}", measure.experiment, statement, published, measure, **more)
+
+
+def _plate_claims() -> Iterator[Claim]:
+    remote, local = (sum(times) / len(times) for times in TABLE_7.values())
+    at, other = ({"server": place} for place in TABLE_7)
+    statements = (f"server at {place}" for place in TABLE_7)
+    yield from _frame_claims("plates", statements, (Measure("plates", _TIME, each) for each in (at, other)))
+    statement, measure = "Response time of a frame, remote", Measure("plates", _TIME, at, other)
+    yield _ratio_claim("plates-gain", f"{statement} over local", remote / local, measure, "longer", LARGER)
     gap = remote - local
-    more = {"direction": "longer", "agrees": values_above(0), "figure": (gap, gap), "unit": "time"}
+    more: dict[str, Any] = {"direction": "longer", "agrees": values_above(0), "figure": (gap, gap), "unit": "time"}
     measure = Measure("plates", _TIME, at, other, how=operator.sub)
-    yield _claim("plates-saved", "plates", f"{statement}remote less local", f"{gap * 1000:.0f} ms", measure, **more)
+    yield _claim("plates-saved", "plates", f"{statement} less local", f"{gap * 1000:.0f} ms", measure, **more)
 
 
 def _migration_claims() -> Iterator[Claim]:
@@ -527,21 +533,12 @@ def _migration_claims() -> Iterator[Claim]:
 
 
 def _reader_claims() -> Iterator[Claim]:
-    remote, local = TABLE_7.values()
-    transfer, restore = TABLE_6[_READER]
+    down = sum(TABLE_6[_READER])
     for strategy in _READER_STRATEGIES:
-        at = {"strategy": strategy}
-        for name, times, words, agrees in (
-            ("before", remote, "above 100 ms", values_above(0.1)),
-            ("after", local, "below 100 ms", values_below(0.1)),
-        ):
-            least, most = min(times), max(times)
-            more: dict[str, Any] = {"unit": "time", "direction": words, "agrees": agrees, "figure": (least, most)}
-            statement = f"Response time of a frame {name} the reader has moved by {strategy}"
-            published = f"{least * 1000:.0f} to {most * 1000:.0f} ms"
-            measure = Measure("reader", f"migration_{name}_s", at)
-            yield _claim(f"reader-{strategy}-{name}", "reader", statement, published, measure, **more)
-        down = transfer + restore
+        at, when = {"strategy": strategy}, ("before", "after")
+        statements = (f"{each} the reader has moved by {strategy}" for each in when)
+        measures = (Measure("reader", f"migration_{each}_s", at) for each in when)
+        yield from _frame_claims(f"reader-{strategy}", statements, measures)
         shorter = {} if strategy == "stop-and-copy" else {"direction": "shorter", "agrees": values_below(down)}
         statement = f"Downtime of the reader by {strategy}; theirs: transfer and restore"
         measure = Measure("reader", "migration_gap_s", at)

@@ -24,6 +24,7 @@ from cellbed.extension.trials import (
     virtual_model,
 )
 from cellbed_papers.publication import CAPACITY, MEAN, Input, Recorded, Role, Swept, SweptPublication, Trials
+from cellbed_papers.reproduce.models import fill_models, find_models, judge_inputs
 from cellbed_papers.reproduce.page import Result, values_in
 from cellbed_papers.reproduce.roles import mark, traces
 
@@ -36,9 +37,10 @@ OPPORTUNITY_BITS = 12_000
 class Sweeps:
     """The sweeps of a publication's experiments; of all experiments if there are no names.
 
-    given: the user's recordings, see `traces`. repeats: maximum repeats of a disturbed trial. running: whether to run
-    now, rather than only forecast. folder: folder of the results. plans: experiments with the plans of their sweeps.
-    skipped: a note on each experiment without a model in virtual time. notes: on recordings that are not played.
+    given: the user's recordings, see `traces`. models: the user's networks, see `find_models`. repeats: maximum repeats
+    of a disturbed trial. running: whether to run now, rather than only forecast. folder: folder of the results. plans:
+    experiments with the plans of their sweeps. skipped: a note on each experiment without a model in virtual time.
+    notes: on recordings that are not played.
     Errors: :class:`CellbedError` with every problem, OSError.
     """
 
@@ -53,6 +55,7 @@ class Sweeps:
         *,
         short: bool,
         given: Sequence[str] = (),
+        models: Sequence[str] = (),
         repeats: int = 1,
         running: bool = True,
     ) -> None:
@@ -64,6 +67,8 @@ class Sweeps:
         self.folder, self._other = out / name, out / f"{name}-virtual"
         if execution.virtual:
             self.folder, self._other = self._other, self.folder
+        self._models = find_models(publication, models)
+        self._inputs = judge_inputs(publication.inputs, self._models)
         with temporary_folder() as temporary:
             place = self.folder if running else temporary
             self.played, self.notes = traces(publication, [*chosen, *self._recorded], place / "traces", given)
@@ -97,7 +102,8 @@ class Sweeps:
             "design": experiment.design,
             "factors": experiment.factors if self._execution.virtual else experiment.real or experiment.factors,
         }
-        scenario, sweep = (self._fill_traces(each) for each in (with_values(dict(base), values), sweep))
+        written = (with_values(dict(base), values), sweep)
+        scenario, sweep = (fill_models(self._fill_traces(each), self._models) for each in written)
         if self._short and experiment.worst:
             start = _find_poorest(scenario["links"]["mobile"]["up"], DURATION.parse(scenario["duration"]))
             scenario = with_values(scenario, {"links.mobile.start": f"{start} ms"})
@@ -128,7 +134,7 @@ class Sweeps:
             missing = runner.missing(plan, results_in(self.folder / each.name), self._repeats)
             lines.append(f"{each.name}: {len(plan.points)} points, {len(missing)} trials to run")
         lines.append(f"in all, with shared trials run once: {runner.words(self.seconds())}")
-        used = [f"{each.name}: {each.note}" for each in (*self.played, *self._publication.inputs)]
+        used = [f"{each.name}: {each.note}" for each in (*self.played, *self._inputs)]
         return lines + self.skipped + used + self.notes
 
     def seconds(self) -> float:
@@ -175,7 +181,7 @@ class Sweeps:
         return Result(
             self._publication,
             data,
-            [*self.played, *self._publication.inputs],
+            [*self.played, *self._inputs],
             self._short,
             command,
             notes=notes,
