@@ -27,7 +27,7 @@ from cellbed.testbed.machine.interface import Interface, obstacle
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes import tower
-from cellbed.testbed.nodes.backend import Backend, Limits, Setup
+from cellbed.testbed.nodes.backend import TCP_SETTINGS, Backend, Limits, Setup
 from cellbed_node.extras import remedy
 from cellbed_node.processes import find
 from cellbed_node.temporary import remove_tree
@@ -119,9 +119,10 @@ def refusal_to_nodes(name: str) -> str | None:
 def _control_problems(scenario: Scenario, *, running: bool) -> Iterator[tuple[_Key, str]]:
     """Yield the keys of congestion controls that nodes cannot have, and why. Laws are compiled to find out. running: as
     in `check`; settings of this machine may change before a later run."""
+    here = {name: group for name, group in scenario.nodes.items() if not group.backend.routed}
     asked: list[tuple[_Key, Law | str | None]] = [
         (("transport", "congestion_control"), scenario.transport.congestion_control),
-        *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in scenario.nodes.items()),
+        *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in here.items()),
         *(((*path, "congestion_control"), role.congestion_control) for path, role in scenario.roles()),
         *((("migrations", n, "congestion_control"), it.congestion_control) for n, it in enumerate(scenario.migrations)),
     ]
@@ -138,7 +139,6 @@ def _control_problems(scenario: Scenario, *, running: bool) -> Iterator[tuple[_K
             compile_sampler()
         except LawError as error:
             yield ("transport", "series"), str(error)
-    here = {name: group for name, group in scenario.nodes.items() if not group.backend.routed}
     for control in {scenario.control_of(name) for name in here}:
         if running and isinstance(control, str) and (wrong := refusal_to_nodes(control)):
             own = [name for name, group in here.items() if group.congestion_control == control]
@@ -371,7 +371,8 @@ class Testbed:
             folder = self._make_folder()
             self.sockets = folder / "s"  # the path of a socket has at most 107 bytes
             self._add_pages()
-            self.emulator = Emulator.start(self._config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
+            vertices = [self._leave_tcp(vertex) for vertex in self._config["vertices"]]
+            self.emulator = Emulator.start({**self._config, "vertices": vertices}, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
             starting: deque[Backend] = deque()
             for vertex in self._config["vertices"]:
@@ -386,6 +387,13 @@ class Testbed:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _leave_tcp(self, vertex: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a vertex without settings of TCP if its node has a kernel of its own, which gets them."""
+        if (table := self._backends.get(vertex["name"])) is None or not table.routed:
+            return vertex
+        kept = {key: value for key, value in vertex["sysctls"].items() if not key.startswith(TCP_SETTINGS)}
+        return {**vertex, "sysctls": kept}
 
     def _start(self, vertex: Mapping[str, Any], group: cgroups.Group | None, folder: Path) -> Backend:
         name = vertex["name"]

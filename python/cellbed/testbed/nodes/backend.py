@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cellbed.testbed.nodes.remote import RemoteGroup
 
 Strain = Literal["cpu", "memory"]
+TCP_SETTINGS = "net.ipv4.tcp_"
+"""Prefix of the kernel settings that belong to the kernel under a node's programs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from cellbed.testbed.machine.cgroups import Sample
 from cellbed.testbed.machine.process import ProgramError, Streams, end, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
-from cellbed.testbed.nodes.backend import Backend, Clock, Setup
+from cellbed.testbed.nodes.backend import TCP_SETTINGS, Backend, Clock, Setup
 from cellbed.testbed.nodes.copies import MOST_BYTES
 from cellbed_node import inputs
 from cellbed_node.agent import CHUNK
@@ -35,8 +35,6 @@ READY_S = 120.0
 ANSWER_S = 30.0
 LEAST_RATE = 100_000
 """Minimum transfer rate of a file to or from a machine, bytes per second."""
-INHERITED_SETTINGS = "net.ipv4.tcp_"
-"""Prefix of the kernel settings that a machine inherits from its node's namespace."""
 NOTHING = Sample(None, None, None, None, None, None)
 
 
@@ -160,7 +158,7 @@ class RemoteNode(Backend):
             gateway4=str(self._near[0]),
             gateway6=str(self._near[1]),
             gateway_mac=self.near_mac,
-            sysctls={key: value for key, value in self.setup.sysctls.items() if key.startswith(INHERITED_SETTINGS)},
+            sysctls={key: value for key, value in self.setup.sysctls.items() if key.startswith(TCP_SETTINGS)},
             hosts=inputs.text(Path(hosts)) if hosts else None,
             host_name=self.name,
             path=self.path,

@@ -24,7 +24,7 @@ SUITE = "bookworm"
 PACKAGES = ("python3", "iproute2", "procps", "busybox-static")
 MODULES = (
     *("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console"),
-    *("crc32c_generic", "ext4", "tcp_bbr"),
+    *("crc32c_generic", "ext4", "tcp_bbr", "tcp_htcp", "tcp_highspeed"),
     *("veth", "nf_tables", "unix_diag", "tcp_diag", "udp_diag", "netlink_diag", "af_packet_diag"),
 )
 """Kernel modules that a VM needs, without their dependencies; CRIU needs the last seven."""
