@@ -22,13 +22,7 @@ from remote_world import skip_without_vm
 GUEST_PYTHON = (3, 11)
 """Python of Debian bookworm: the compiled packages of the guest are those of this machine."""
 PACKAGES = ("cellbed", "cellbed_node", "pydantic", "pydantic_core", "annotated_types", "typing_inspection")
-INIT = b"""#!/bin/busybox sh
-export PATH=/bin
-busybox mount -t devtmpfs dev /dev
-exec < /dev/console > /dev/console 2>&1
-busybox mount -t proc proc /proc
-busybox mount -t sysfs sys /sys
-for module in /modules/*; do busybox insmod "$module"; done
+INIT = f"""{vm_image.LOAD_MODULES}
 busybox mount /dev/vda /root
 busybox mount /dev/vdb /root/mnt
 for folder in run tmp; do busybox mount -t tmpfs "$folder" "/root/$folder"; done
@@ -89,7 +83,7 @@ def boot(folder: Path) -> dict[str, Any]:
     image, disk = vm_image.image(), make_disk(folder)
     initial = image.initial.read_bytes()
     (folder / "initrd").write_bytes(
-        initial + bytes(-len(initial) % 4) + vm_image.pack_initial([("init", 0o100755, INIT)])
+        initial + bytes(-len(initial) % 4) + vm_image.pack_initial([("init", 0o100755, INIT.encode())])
     )
     command = [
         "qemu-system-x86_64",

@@ -371,8 +371,8 @@ class Testbed:
             folder = self._make_folder()
             self.sockets = folder / "s"  # the path of a socket has at most 107 bytes
             self._add_pages()
-            vertices = [self._leave_tcp(vertex) for vertex in self._config["vertices"]]
-            self.emulator = Emulator.start({**self._config, "vertices": vertices}, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
+            config = {**self._config, "vertices": [self._leave_tcp(vertex) for vertex in self._config["vertices"]]}
+            self.emulator = Emulator.start(config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
             starting: deque[Backend] = deque()
             for vertex in self._config["vertices"]:

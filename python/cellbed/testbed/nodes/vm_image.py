@@ -49,14 +49,17 @@ umount "$2/root"
 
 The bind mount shows the root without the file systems mounted in it."""
 
-_INIT = f"""#!/bin/busybox sh
-# Loads the modules, mounts the disk and starts what receives the agent.
+LOAD_MODULES = """#!/bin/busybox sh
 export PATH=/bin
 busybox mount -t devtmpfs dev /dev
 exec < /dev/console > /dev/console 2>&1
 busybox mount -t proc proc /proc
 busybox mount -t sysfs sys /sys
 for module in /modules/*; do busybox insmod "$module"; done
+"""
+"""The beginning of the first program of a VM."""
+_INIT = f"""{LOAD_MODULES}
+# Mounts the disk and starts what receives the agent.
 if busybox grep -q cellbed.probe /proc/cmdline; then
     busybox echo booted
     busybox poweroff -f
