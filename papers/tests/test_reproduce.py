@@ -311,7 +311,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, dat
     assert (text.count("<svg"), text.count('<figure class="bars"')) == (6, 6)
     assert "<th>Ours (95 % interval)</th><th>Direction</th>" in text
     assert "E2: 10 of 10 trials were disturbed" in text
-    assert "Not the publication&#39;s inputs: lte.up" in text
+    assert "printed results of the publication as inputs: lte.up" in text
     content = json.loads(json.dumps(result.json()))
     assert set(content["answers"]) == {"MF1", "MF2", "MF3", "MF4"}
     assert content["answers"]["MF3"].startswith("Not judged: it follows from our inputs.")

@@ -468,9 +468,6 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
         same = "untried"
     elif interval.value is None:
         same = "not measured"
-    elif not made.isdisjoint(claim.made):
-        same = "stand-in"
-        sized = same if claim.figure is not None else sized
     else:
         if claim.agrees is not None:
             (low, high), (least, most) = ends(interval), claim.agrees
@@ -478,6 +475,10 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
             same = same if exact or interval.low is not None else "open"
         if claim.figure is not None:
             sized = magnitude(interval, claim.figure, claim.unit, exact=exact)
+        # An input cannot imply what the trials contradict.
+        if same != "no" and not made.isdisjoint(claim.made):
+            same = "stand-in"
+            sized = same if claim.figure is not None else sized
     sentences = [claim.untried]
     if same == "stand-in":
         names = " and ".join(each for each in claim.made if each in made)
@@ -494,7 +495,7 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
         )
     if claim.explain is not None and interval.value is not None:
         sentences.append(claim.explain(data))
-    if values and interval.low is None and interval.note:
+    if values and interval.low is None and interval.note and not exact:
         sentences.append(f"Interval {interval.note}.")
     return Finding(claim, interval, same, sized, " ".join(filter(None, sentences)))
 

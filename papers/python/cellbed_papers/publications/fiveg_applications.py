@@ -39,10 +39,10 @@ MASK = 0.815
 _TABLES = {"upload": ("Table V", TABLE_5), "download": ("Table VI", TABLE_6)}
 _PLACE: dict[str, Any] = {
     "keys": ["links.mobile.down", "links.mobile.up", "links.mobile.base_delay"],
-    # Capacities of section IV-A; round-trip times of 6.1 and 40.7 ms (section VII-A).
+    # AT&T's capacities (section IV-A); round-trip times of 6.1 and 40.7 ms (section VII-A).
     "levels": {
-        "edge": ["{trace:5g-edge.down}", "{trace:5g-edge.up}", "3.05 ms"],
-        "cloud": ["{trace:5g-cloud.down}", "{trace:5g-cloud.up}", "20.35 ms"],
+        place: ["{trace:5g-edge.down}", "{trace:5g-edge.up}", delay]
+        for place, delay in (("edge", "3.05 ms"), ("cloud", "20.35 ms"))
     },
 }
 
@@ -185,7 +185,7 @@ def claims() -> Iterator[Claim]:
     for law, (name, least, most) in LAWS.items():
         for page in PAGES:
             at, figure = {"page": page, "law": law}, (-most, -least)
-            group = f"pages load faster at the edge under {law}"
+            group = f"page load times under {law}"
             yield _gain_claim("web", f"{page}-{name}", f"Page load time of {page} under {law}", at, figure, group=group)
     for picture, (_, response) in PICTURES.items():
         what, at = f"Response time of a chunk in {picture}", {"picture": picture}
@@ -263,7 +263,7 @@ def _file_claims() -> Iterator[Claim]:
             at, other = ({"file": file, "place": place} for place in ("cloud", "edge"))
             measure = Measure("files", "latency_mean_s", at, other)
             more: dict[str, Any] = {"direction": "longer", "agrees": LARGER}
-            more |= {"figure": (cloud / edge, cloud / edge), "group": f"{way}s are faster at the edge"}
+            more |= {"figure": _quotient(cloud, edge), "group": f"{where}: times of {way}s"}
             yield Claim(key, "files", where, statement, f"{cloud / edge:.3g} times", measure, **more)
     for way, small, words, agrees in (
         ("upload", "500 kB", "falls", SMALLER),
@@ -271,13 +271,16 @@ def _file_claims() -> Iterator[Claim]:
     ):
         where, table = _TABLES[way]
         large, other = ({"file": f"{way} of {size}", "place": "edge"} for size in ("5 MB", small))
-        figure = _rate(table["edge"], "5 MB") / _rate(table["edge"], small)
+        times, sizes = dict(zip(SIZES, table["edge"], strict=True)), dict(zip(SIZES, (0.2, 0.5, 1, 2, 5), strict=True))
+        least, most = (5 / sizes[small] * each for each in _quotient(times[small], times["5 MB"]))
+        figure = 5 / sizes[small] * times[small] / times["5 MB"]
         statement = f"Effective throughput of {way}s of 5 MB over {small}, edge"
         measure = Measure("files", "effective_throughput_p50_mbit_s", large, other)
-        more = {"direction": words, "agrees": agrees, "figure": (figure, figure)}
+        more = {"direction": words, "agrees": agrees, "figure": (least, most)}
         yield Claim(f"{way}-rate", "files", where, statement, f"{figure:.3g} times", measure, **more)
 
 
-def _rate(times: tuple[float, ...], size: str) -> float:
-    amount, unit = size.split()
-    return float(amount) * {"kB": 1, "MB": 1000}[unit] / times[SIZES.index(size)]
+def _quotient(one: float, other: float) -> Range:
+    """Return the range of the quotient of two times that are printed in hundredths of a second."""
+    half = 0.005
+    return (one - half) / (other + half), (one + half) / (other - half)

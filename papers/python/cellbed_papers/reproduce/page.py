@@ -110,7 +110,7 @@ class Result:
                 )
         stand_ins = [f"{each.name} ({each.note})" for each in self.inputs if each.stand_in]
         if stand_ins:
-            found.append(f"Not the publication's inputs: {'; '.join(stand_ins)}.")
+            found.append(f"Inputs of ours, or printed results of the publication as inputs: {'; '.join(stand_ins)}.")
         if self.clock == "virtual":
             found.append("Predicted: all trials are in virtual time, with the times that programs take measured here.")
         found += self.notes

@@ -12,6 +12,7 @@ import tomli_w
 
 from cellbed import CellbedError
 from cellbed.extension.files import DURATION, SIZE, inputs, temporary_folder, with_values, write_whole
+from cellbed.extension.reports import read_tables, transfers
 from cellbed.extension.traces import resolve
 from cellbed.extension.trials import (
     DATASET,
@@ -178,6 +179,8 @@ class Sweeps:
             notes.append("CPU and memory of the nodes were not limited (--no-limits).")
         data = {each.name: measure_rates(self.played, each.traces) for each in self._recorded}
         data |= {place.name: collect(place) for place in self._folders if (place / DATASET).is_file()}
+        if absent := [each.name for each, _ in self.plans if each.name not in data]:
+            notes.append(f"Not run yet, and without claims here: {', '.join(absent)}.")
         return Result(
             self._publication,
             data,
@@ -273,10 +276,14 @@ def collect(folder: Path) -> Trials:
 
 
 def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
-    """Return the capacity of the downlink, and means of parts, size, packets and window of the requests of a trial."""
+    """Return the capacity of the downlink, the mean round trip of the sampled flows, and means of parts, size, packets
+    and window of the requests of a trial."""
     import polars as pl
 
     found: dict[str, float | None] = {}
+    if (run_folder / "flows.parquet").is_file():
+        sampled = transfers(read_tables(run_folder, "flows")[0].filter(pl.col("app") == app))
+        found["round_trip_mean_s"] = _float(sampled["rtt_s"].mean())
     try:
         links = pl.read_parquet(inputs.check(run_folder / "links.parquet"))
         down = links.filter(direction="mobile-0.downlink")
