@@ -526,7 +526,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         "topology": file.topology.description(),
         "transport": to_simulator(file.transport)
         if own is None
-        else {"kind": "foreign", **headers.describe(file.transport, folder, ("transport",))},
+        else {"kind": "foreign", **headers.describe(file.transport, folder, ("transport",), users=bool(radio))},
         "traffic": file.traffic.description(folder, hosts, users),
     }
     if file.sampling is not None:

@@ -44,7 +44,7 @@ struct buffer {
 	const u32 user_packets;			/* packets of a user at most, by the key user_packets: the policy may ignore it */
 };
 
-SIM_OPTIONAL u32 admission_offer(struct sim *sim, struct buffer *buffer, u32 user, u32 bytes);
+u32 admission_offer(struct sim *sim, struct buffer *buffer, u32 user, u32 bytes);
 SIM_OPTIONAL void admission_open(struct sim *sim, struct buffer *buffer, u32 user, u32 active);
 SIM_OPTIONAL void admission_report(struct sim *sim, struct buffer *buffer, u32 user, u32 reported);
 

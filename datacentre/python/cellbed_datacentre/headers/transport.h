@@ -78,8 +78,8 @@ struct packet {
 	u8 ecn;			/* 1: was marked */
 };
 
-SIM_OPTIONAL void transport_start(struct sim *sim, struct flow *flow);
-SIM_OPTIONAL void transport_receive(struct sim *sim, struct flow *flow, const struct packet *packet);
+void transport_start(struct sim *sim, struct flow *flow);
+void transport_receive(struct sim *sim, struct flow *flow, const struct packet *packet);
 SIM_OPTIONAL void transport_timer(struct sim *sim, struct flow *flow, u32 timer);
 SIM_OPTIONAL void transport_host_timer(struct sim *sim, u32 host, u32 timer);
 /* Write the next packet of a host whose card is idle, and return the id of its flow; SIM_NO_FLOW: none until the next
