@@ -68,7 +68,7 @@ pub struct Buffer {
     user_limit: u32,
     length: u32,
     bytes: u64,
-    queues: Vec<foreign::Queue>,
+    queues: foreign::Queues,
     orders: Vec<Order>,
 }
 
@@ -90,11 +90,6 @@ impl Buffer {
         users: u32,
         by_flow: bool,
     ) -> Self {
-        let queue = foreign::Queue {
-            threshold: (capacity / users).clamp(1, user_limit),
-            length: 0,
-            bytes: 0,
-        };
         let order = if by_flow {
             Order::Flows(BTreeMap::new())
         } else {
@@ -107,7 +102,7 @@ impl Buffer {
             user_limit,
             length: 0,
             bytes: 0,
-            queues: vec![queue; users as usize],
+            queues: foreign::Queues::new(users, (capacity / users).clamp(1, user_limit)),
             orders: vec![order; users as usize],
         }
     }
@@ -132,14 +127,10 @@ impl Buffer {
 
     /// Return the policy of a C header, if any, with the buffer as it sees it.
     fn policy(&mut self) -> Option<(&mut foreign::Admission, foreign::Buffer<'_>)> {
-        let buffer = foreign::Buffer {
-            queues: &mut self.queues,
-            bytes: self.bytes,
-            packets: self.length,
-            capacity: self.capacity,
-            user_packets: self.user_limit,
-        };
-        Some((self.policy.as_mut()?, buffer))
+        let policy = self.policy.as_mut()?;
+        let packets = [self.length, self.capacity, self.user_limit];
+        let buffer = foreign::Buffer::new(&mut self.queues, self.bytes, packets);
+        Some((policy, buffer))
     }
 
     /// Return the number of packets of all users.

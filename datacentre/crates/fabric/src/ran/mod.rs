@@ -146,9 +146,9 @@ impl Ran {
     /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
-        let policy = &config.admission_header;
+        let policy = config.admission_header.as_ref();
         let by_flow = match &config.scheduler_header {
-            Some(header) => header.option(),
+            Some(header) => header.facts().option != 0,
             None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
         };
         let harq = Harq {
@@ -179,11 +179,7 @@ impl Ran {
                 queues,
                 by_flow,
             )
-            .with_policy(
-                policy
-                    .as_ref()
-                    .map(|it| foreign::Admission::new(it, queues, seed)),
-            ),
+            .with_policy(policy.map(|it| foreign::Admission::new(it, queues, seed))),
             cells,
             cell_of,
             flows: vec![0; config.users as usize],

@@ -10,7 +10,7 @@ use crate::{Discipline, FULL_PACKET, Fabric, HEADER, Kind, Multiply, PRIORITIES,
 
 /// Return the support of mobile users of a header.
 pub(super) fn mobile_users(header: &foreign::TransportHeader) -> MobileUsers {
-    match header.options().2 {
+    match header.facts().users {
         1 => MobileUsers::CentralUnit,
         2 => MobileUsers::EndToEnd,
         _ => MobileUsers::None,
@@ -19,7 +19,7 @@ pub(super) fn mobile_users(header: &foreign::TransportHeader) -> MobileUsers {
 
 /// Return the discipline of ports of a header.
 pub(super) fn discipline(header: &foreign::TransportHeader) -> Discipline {
-    match header.options().0 {
+    match header.facts().ports {
         1 => Discipline::Priority,
         2 => Discipline::Smallest,
         _ => Discipline::DropTail,
@@ -48,12 +48,7 @@ impl ForeignHosts {
 }
 
 /// Return the packet of a header, or an error if no host could send it.
-fn check(
-    net: &Fabric,
-    flow: &foreign::Flow,
-    from: u32,
-    sent: &foreign::Packet,
-) -> Result<Packet, String> {
+fn check(flow: &foreign::Flow, from: u32, sent: &foreign::Packet) -> Result<Packet, String> {
     let foreign::Packet {
         to,
         size,
@@ -61,11 +56,11 @@ fn check(
         priority,
         ..
     } = *sent;
-    let (hosts, id) = (net.topology().hosts(), flow.id);
-    if from.max(to) >= hosts || from == to {
+    let (id, ends) = (flow.id, (flow.source, flow.destination));
+    if (from, to) != ends && (to, from) != ends {
         return Err(format!(
-            "sends from host {from} to host {to}: hosts are 0 to {}",
-            hosts - 1
+            "sends a packet of flow {id} from host {from} to host {to}: its hosts are {} and {}",
+            ends.0, ends.1
         ));
     }
     if !(HEADER..=FULL_PACKET).contains(&size) {
@@ -105,9 +100,7 @@ fn check(
 fn network(net: &mut Fabric) -> impl FnMut(Ask<'_>) -> Result<u64, String> {
     |ask| {
         match ask {
-            Ask::Send(flow, from, packet) => {
-                net.send(HostId(from), check(net, flow, from, packet)?)
-            }
+            Ask::Send(flow, from, packet) => net.send(HostId(from), check(flow, from, packet)?),
             Ask::Wake(at, token) => net.wake(Picos(at), token),
             Ask::Kick(host) => net.kick(HostId(host)),
             Ask::Backlog(host) => return Ok(net.card_backlog(HostId(host))),
@@ -159,7 +152,7 @@ impl Transport for ForeignHosts {
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let now = net.now().0;
         let (flow, packet) = self.inner.pull(&mut network(net), host.0, now)?;
-        let checked = check(net, &flow, host.0, &packet);
+        let checked = check(&flow, host.0, &packet);
         checked.map_err(|text| self.inner.refuse(&text)).ok()
     }
 }

@@ -136,7 +136,7 @@ macro_rules! transports {
             pub fn mark_above(&self) -> Option<u64> {
                 match self {
                     $(Self::$name(_) => <$constants>::MARK_ABOVE,)*
-                    Self::Foreign(header) => Some(header.options().1).filter(|&bytes| bytes > 0),
+                    Self::Foreign(header) => Some(header.facts().mark_above).filter(|&bytes| bytes > 0),
                 }
             }
 
