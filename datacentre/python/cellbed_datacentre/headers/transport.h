@@ -86,7 +86,8 @@ SIM_OPTIONAL void transport_host_timer(struct sim *sim, u32 host, u32 timer);
  * sim_kick. */
 SIM_OPTIONAL u32 transport_pull(struct sim *sim, u32 host, struct packet *packet);
 
-/* Put a packet of a flow into the queue of the card of host `from`. */
+/* Put a packet of a flow into the queue of the card of host `from`, one of the flow's two hosts. A packet that finds
+ * more than `buffer` of [topology] waiting is dropped. */
 static inline void sim_send(struct sim *sim, struct flow *flow, u32 from, const struct packet *packet)
 {
 	sim->answer(sim, 1, flow, from, (u64)packet);
