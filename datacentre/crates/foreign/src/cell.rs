@@ -50,11 +50,6 @@ impl Scheduler {
         }
     }
 
-    /// Return the error that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.running.failure()
-    }
-
     fn call(&mut self, function: u32, now: u64, b: u64, c: u64) -> Option<u64> {
         let mut cell = Cell {
             user_states: self.running.states.start(),
@@ -193,11 +188,6 @@ impl Admission {
         }
     }
 
-    /// Return the error that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.running.failure()
-    }
-
     fn call(
         &mut self,
         function: u32,
@@ -215,30 +205,32 @@ impl Admission {
         }
     }
 
-    /// Return whether a packet of a user is admitted, and the user whose last packet is dropped for it, if any.
-    pub fn offer(&mut self, buffer: Buffer<'_>, user: u32, bytes: u16) -> (bool, Option<u32>) {
+    /// Return whether a packet of a user is admitted (`Some`), and the user whose last packet is dropped for it, if any.
+    pub fn offer(&mut self, buffer: Buffer<'_>, user: u32, bytes: u16) -> Option<Option<u32>> {
         const ADMIT: u64 = 0xffff_ffff;
         const REFUSE: u64 = 0xffff_fffe;
         let (users, full) = (buffer.users.into(), buffer.packets >= buffer.capacity);
+        let queues: *const Queue = buffer.queues.cast();
         let text = match self.call(9, buffer, user, bytes.into()).unwrap_or(REFUSE) {
             ADMIT if full => "admits a packet into a full buffer".to_owned(),
-            ADMIT => return (true, None),
-            REFUSE => return (false, None),
+            ADMIT => return Some(None),
+            REFUSE => return None,
             other if self.running.facts().option == 0 => {
                 format!(
                     "returns {other} without ADMISSION_REPLACES: return ADMISSION_ADMIT or ADMISSION_REFUSE"
                 )
             }
-            other if other < users => return (true, Some(other as u32)),
-            other => format!("drops a packet of user {other}: there are {users} users"),
+            other if other >= users => {
+                format!("drops a packet of user {other}: there are {users} users")
+            }
+            // SAFETY: a queue of the buffer, which is borrowed until the end of this function.
+            other if unsafe { (*queues.add(other as usize)).length } == 0 => {
+                format!("drops a packet of user {other}, which has none")
+            }
+            other => return Some(Some(other as u32)),
         };
-        self.refuse(&text);
-        (false, None)
-    }
-
-    /// End the use of the policy by an error of its decision.
-    pub fn refuse(&mut self, text: &str) {
-        self.running.fail(9, text);
+        self.running.fail(9, &text);
+        None
     }
 
     /// Take in that a user became one of `active` users.

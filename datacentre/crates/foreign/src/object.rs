@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
 use serde::Deserialize;
@@ -33,6 +33,15 @@ const MOST_CALLS: u32 = 20_000_000;
 
 static UNWATCHED: AtomicU32 = AtomicU32::new(0);
 static RUNNING: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const UNWATCHED).cast_mut());
+
+/// The first error of a header.
+static FAILURE: OnceLock<String> = OnceLock::new();
+
+/// Return the first error of a header in this process, which ended the use of all headers: its name, the function and
+/// the text.
+pub fn failure() -> Option<&'static str> {
+    FAILURE.get().map(String::as_str)
+}
 
 /// Note the number of the running function of a header, else 0, in the first four bytes of a file.
 pub fn watch(file: &File) -> io::Result<()> {
@@ -202,7 +211,6 @@ impl<const KIND: u64, const SIZES: u64> Header<KIND, SIZES> {
             others: Memory::new(facts.other as usize * others as usize),
             object: Arc::clone(&self.0),
             random: seed,
-            failure: None,
             instant: (0, 0),
         }
     }
@@ -254,7 +262,6 @@ pub(crate) struct Running {
     /// States of hosts, or of the cell.
     pub others: Memory,
     random: u64,
-    failure: Option<String>,
     /// The latest instant, and the number of calls then.
     instant: (u64, u32),
 }
@@ -264,12 +271,7 @@ impl Running {
         self.object.facts
     }
 
-    /// Return the error that ended the use of the header: its name, the function and the text.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
-    }
-
-    /// Call a function of the header; `None` once it has failed.
+    /// Call a function of the header; `None` once a header has failed.
     ///
     /// # Safety
     /// The arguments are what `object.c` expects.
@@ -280,7 +282,7 @@ impl Running {
         answers: Answer<'_>,
         (a, b, c): (*mut c_void, u64, u64),
     ) -> Option<u64> {
-        if self.failure.is_some() {
+        if failure().is_some() {
             return None;
         }
         let mut sim = Sim {
@@ -312,13 +314,13 @@ impl Running {
             let text = "20 million calls without a later time: a timer for the same instant?";
             self.fail(function, text);
         }
-        self.failure.is_none().then_some(found)
+        failure().is_none().then_some(found)
     }
 
-    /// End the use of the header by an error of a function.
-    pub fn fail(&mut self, function: u32, text: &str) {
+    /// End the use of all headers by an error of a function.
+    pub fn fail(&self, function: u32, text: &str) {
         let (name, at) = (&self.object.name, self.instant.0);
-        let text = format!("{name}: {} at {at} ps: {text}", CALLS[function as usize]);
-        self.failure.get_or_insert(text);
+        let place = CALLS[function as usize];
+        FAILURE.get_or_init(|| format!("{name}: {place} at {at} ps: {text}"));
     }
 }

@@ -270,11 +270,6 @@ impl<S: BuildHasher + Default> Transport<S> {
         }
     }
 
-    /// Return the error that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.running.failure()
-    }
-
     /// Call a function.
     ///
     /// # Safety
