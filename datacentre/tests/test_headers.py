@@ -134,7 +134,10 @@ WRONG = {
     "wrong size": (transport(SEND % "1"), "with 401 bytes: it has"),
     "too large": (transport(SEND % "00"), "sends a packet of 4000 bytes: write 40 to 1500"),
     "priority": (transport(SEND % ", .priority = 8"), "of priority 8: write 0 to 7"),
-    "to itself": (transport(SEND % ", .to = flow->source"), "sends a packet of flow 0 from host . to host .: its hosts"),
+    "to itself": (
+        transport(SEND % ", .to = flow->source"),
+        "sends a packet of flow 0 from host . to host .: its hosts",
+    ),
     "from another": (
         transport((SEND % "").replace("flow->source", "(flow->source + 1) % 6")),
         "sends a packet of flow . from host . to host .: its hosts are . and .",
@@ -162,8 +165,16 @@ WRONG = {
     "misnamed": (transport(more="void transport_tmier(void) {}"), "'transport_tmier'.*helper function must be static"),
     "variable": (transport(more="static u32 count;", start="count++;"), "share the variable 'count'"),
     "no transport": (f'#include "scheduler.h"\n{CELL}{RANK % "return 0;"}', "transport: .*not a transport: include"),
-    "no scheduler": (transport(options="#define TRANSPORT_USERS 1"), r"radio.scheduler: .*not a scheduler: include", {"radio": {"scheduler": "own.h"}}),
-    "no policy": (transport(options="#define TRANSPORT_USERS 1"), r"radio.admission: .*not an admission", {"radio": {"admission": "own.h"}}),
+    "no scheduler": (
+        transport(options="#define TRANSPORT_USERS 1"),
+        r"radio.scheduler: .*not a scheduler: include",
+        {"radio": {"scheduler": "own.h"}},
+    ),
+    "no policy": (
+        transport(options="#define TRANSPORT_USERS 1"),
+        r"radio.admission: .*not an admission",
+        {"radio": {"admission": "own.h"}},
+    ),
     "state": (
         transport().replace("struct host_state { u32 x; }", "struct host_state { u32 x[300000]; }"),
         "transport: .*larger than 1 MiB: shorten its arrays",
@@ -176,7 +187,10 @@ WRONG = {
         transport(options="#define CONSTANTS(c) c(x, 1)\n#undef CONSTANTS"),
         "transport: .*write one list CONSTANTS into the header itself",
     ),
-    "included": (transport(options='#include "list.h"'), "transport: .*write one list CONSTANTS into the header itself"),
+    "included": (
+        transport(options='#include "list.h"'),
+        "transport: .*write one list CONSTANTS into the header itself",
+    ),
     "users": (transport(), "transport: .*radio cells need TRANSPORT_USERS: define", {"radio": {"users": 2}}),
     "rank": (f'#include "scheduler.h"\n{CELL}{RANK % "return NAN;"}', r"scheduler_rank at .*not a number \(NaN\)"),
     "scheduler": (f'#include "scheduler.h"\n{CELL}', "radio.scheduler: .*scheduler_rank. .define this function"),
@@ -192,7 +206,7 @@ WRONG = {
     ),
     "index below 0": (
         f'#include "scheduler.h"\nstruct user_state {{ u32 x; }};\nstruct cell_state {{}};\n'
-        f'{RANK % "return cell->user_states[candidate->user - 1 - candidate->user].x;"}',
+        f"{RANK % 'return cell->user_states[candidate->user - 1 - candidate->user].x;'}",
         r"scheduler_rank crashed \(SIGSEGV\)",
     ),
     "no packet": (

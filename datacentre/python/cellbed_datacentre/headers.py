@@ -42,8 +42,8 @@ _MOST_BYTES = 1 << 20
 _CONSTANTS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+CONSTANTS\(\w+\)((?:.*\\\n)*.*)", re.MULTILINE)
 _CONSTANT = re.compile(r"\w+\(\s*([A-Za-z]\w*)\s*,([^(),]*)\)")
 _OBJECT_ERROR = re.compile(
-    r"cannot be compiled: object\.c:\S+ (?:error: )?(?:#error |static.assert(?:ion)? failed(?: due to requirement '.*')?:? )?"
-    r'"?([^"]*)"?'
+    r"cannot be compiled: object\.c:\S+ (?:error: )?"
+    r"""(?:#error |static.assert(?:ion)? failed(?: due to requirement '.*')?:? )?"?([^"]*)"?"""
 )
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _NUMBER = re.compile(r"([0-9]+)[uUlL]*|([0-9]*\.[0-9]+|[0-9]+\.[0-9]*)([eE][+-]?[0-9]+)?")

@@ -22,7 +22,8 @@ pub struct Description {
     pub transport: TransportConfig,
     /// Flows of the hosts.
     pub traffic: TrafficDescription,
-    /// Radio access networks, each behind one of the hosts. Random traffic includes flows to their users, by `share` and `load_of` of the first.
+    /// Radio access networks, each behind one of the hosts. Random traffic includes flows to their users, by `share`
+    /// and `load_of` of the first.
     #[serde(default)]
     pub radio: Vec<RanConfig>,
     /// Latest end of the run. Flows that are open then have no record.

@@ -205,7 +205,7 @@ impl Admission {
         }
     }
 
-    /// Return whether a packet of a user is admitted (`Some`), and the user whose last packet is dropped for it, if any.
+    /// Return whether a packet of a user is admitted (`Some`), and the user whose last packet is dropped for it.
     pub fn offer(&mut self, buffer: Buffer<'_>, user: u32, bytes: u16) -> Option<Option<u32>> {
         const ADMIT: u64 = 0xffff_ffff;
         const REFUSE: u64 = 0xffff_fffe;

@@ -130,7 +130,7 @@ pub struct Facts {
     pub mark_above: u64,
     /// `TRANSPORT_USERS`.
     pub users: u64,
-    /// Whether the header has `SCHEDULER_FLOWS` or `ADMISSION_REPLACES`.
+    /// 1 with `SCHEDULER_FLOWS` or `ADMISSION_REPLACES`.
     pub option: u64,
 }
 

@@ -102,7 +102,7 @@ pub enum Ask<'a> {
 /// The answers of the network.
 pub type Network<'a> = &'a mut dyn FnMut(Ask<'_>) -> Result<u64, String>;
 
-/// An open flow: `struct flow`, its state and the words of its set in the first block, memory of `sim_memory` in others.
+/// An open flow: `struct flow`, its state and the words of its set in a first block, then memory of `sim_memory`.
 #[derive(Debug)]
 struct Open(Vec<Vec<AtomicU64>>);
 
