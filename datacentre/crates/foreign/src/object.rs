@@ -75,7 +75,7 @@ impl Memory {
         let (none, access) = (ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
         let size = bytes.next_multiple_of(PAGE);
         for all in [size + GUARD, size + PAGE] {
-            // SAFETY: a new mapping, the beginning of which becomes accessible.
+            // SAFETY: a new mapping, whose beginning becomes accessible.
             let base = unsafe { libc::mmap(none, all, libc::PROT_NONE, flags, -1, 0) };
             // SAFETY: the same.
             if base != libc::MAP_FAILED && unsafe { libc::mprotect(base, size, access) } == 0 {
