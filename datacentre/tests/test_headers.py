@@ -134,7 +134,14 @@ WRONG = {
     "wrong size": (transport(SEND % "1"), "with 401 bytes: it has"),
     "too large": (transport(SEND % "00"), "sends a packet of 4000 bytes: write 40 to 1500"),
     "priority": (transport(SEND % ", .priority = 8"), "of priority 8: write 0 to 7"),
-    "to itself": (transport(SEND % ", .to = flow->source"), "sends from host . to host ."),
+    "to itself": (
+        transport(SEND % ", .to = flow->source"),
+        "sends a packet of flow 0 from host . to host .: its hosts",
+    ),
+    "from another": (
+        transport((SEND % "").replace("flow->source", "(flow->source + 1) % 6")),
+        "sends a packet of flow . from host . to host .: its hosts are . and .",
+    ),
     "no such host": (transport("sim_kick(sim, 99);"), "names host 99: there are 6 hosts"),
     "no such state": (transport("sim_host(sim, 99);"), "names host 99"),
     "early end": (transport("sim_close(sim, flow);"), "closes flow 0 after 0 of"),
@@ -150,27 +157,57 @@ WRONG = {
         ),
         "transport_pull at .*: returns flow 77, which is not open",
     ),
-    "no function": (f'#include "transport.h"\n{STATES}{START % SEND % ""}', "transport_receive at .* does not define"),
-    "no include": ("int x;", "must include transport.h, scheduler.h or admission.h"),
+    "no receive": (f'#include "transport.h"\n{STATES}{START % ""}', "transport_receive. .define this function"),
+    "no helper": (transport("help();", more="void help(void);"), "transport: .*help. .define this function"),
+    "no static helper": (transport("help();", more="static void help(void);"), "transport: .*help. .define this"),
+    "no include": ("int x;", "transport: .*not a transport: include transport.h"),
     "syntax": (transport("flow->"), "cannot be compiled: .*expected identifier"),
     "misnamed": (transport(more="void transport_tmier(void) {}"), "'transport_tmier'.*helper function must be static"),
     "variable": (transport(more="static u32 count;", start="count++;"), "share the variable 'count'"),
-    "other kind": (f'#include "scheduler.h"\n{CELL}{RANK % "return 0;"}', "a header for another key"),
-    "state": (transport().replace("struct host_state { u32 x; }", "struct host_state { u32 x[300000]; }"), "1 MiB"),
+    "no transport": (f'#include "scheduler.h"\n{CELL}{RANK % "return 0;"}', "transport: .*not a transport: include"),
+    "no scheduler": (
+        transport(options="#define TRANSPORT_USERS 1"),
+        r"radio.scheduler: .*not a scheduler: include",
+        {"radio": {"scheduler": "own.h"}},
+    ),
+    "no policy": (
+        transport(options="#define TRANSPORT_USERS 1"),
+        r"radio.admission: .*not an admission",
+        {"radio": {"admission": "own.h"}},
+    ),
+    "state": (
+        transport().replace("struct host_state { u32 x; }", "struct host_state { u32 x[300000]; }"),
+        "transport: .*larger than 1 MiB: shorten its arrays",
+    ),
+    "ports": (transport(options="#define TRANSPORT_PORTS 17"), "transport: .*TRANSPORT_PORTS is unknown: define"),
+    "marks": (transport(options="#define TRANSPORT_MARK_ABOVE -1"), "transport: .*TRANSPORT_MARK_ABOVE is negative"),
     "constant": (transport(options="#define CONSTANTS(constant) constant(x, y)"), "default of x is 'y': write one"),
     "twice": (transport(options="#define CONSTANTS(c) c(x, 1) c(x_ps, 1)"), "two keys would be called 'x'"),
     "hidden": (
         transport(options="#define CONSTANTS(c) c(x, 1)\n#undef CONSTANTS"),
-        "CONSTANTS depend on an #if",
+        "transport: .*write one list CONSTANTS into the header itself",
     ),
-    "users": (transport(), "the transport repeats packets", {"radio": {"users": 2}}),
+    "included": (
+        transport(options='#include "list.h"'),
+        "transport: .*write one list CONSTANTS into the header itself",
+    ),
+    "users": (transport(), "transport: .*radio cells need TRANSPORT_USERS: define", {"radio": {"users": 2}}),
     "rank": (f'#include "scheduler.h"\n{CELL}{RANK % "return NAN;"}', r"scheduler_rank at .*not a number \(NaN\)"),
-    "scheduler": (f'#include "scheduler.h"\n{CELL}', "scheduler_rank at .* does not define this function"),
+    "scheduler": (f'#include "scheduler.h"\n{CELL}', "radio.scheduler: .*scheduler_rank. .define this function"),
     "full": (f'#include "admission.h"\n{CELL}{OFFER % "return ADMISSION_ADMIT;"}', "into a full buffer"),
     "replace": (f'#include "admission.h"\n{CELL}{OFFER % "return 3;"}', "returns 3 without ADMISSION_REPLACES"),
     "no user": (
         f'#define ADMISSION_REPLACES\n#include "admission.h"\n{CELL}{OFFER % "return 3;"}',
         "drops a packet of user 3: there are 2 users",
+    ),
+    "no queue": (
+        f'#include "admission.h"\n{CELL}{OFFER % "buffer->queues[70000].threshold = 1; return ADMISSION_REFUSE;"}',
+        r"admission_offer crashed \(SIGSEGV\): a wrong pointer or index",
+    ),
+    "index below 0": (
+        f'#include "scheduler.h"\nstruct user_state {{ u32 x; }};\nstruct cell_state {{}};\n'
+        f"{RANK % 'return cell->user_states[candidate->user - 1 - candidate->user].x;'}",
+        r"scheduler_rank crashed \(SIGSEGV\)",
     ),
     "no packet": (
         f'#define ADMISSION_REPLACES\n#include "admission.h"\n{CELL}{OFFER % "return 1 - user;"}',
@@ -183,13 +220,14 @@ WRONG = {
 def test_a_wrong_header_ends_with_an_error_that_names_it(name: str, tmp_path: Path) -> None:
     text, expected, *more = WRONG[name]
     (tmp_path / "own.h").write_text(str(text))
+    (tmp_path / "list.h").write_text("#define CONSTANTS(constant) constant(x, 1)\n")
     content: dict[str, Any] = files(30, 0.8) | {"transport": "own.h"}
     for key in ("scheduler", "admission"):
-        if f'"{key}.h"' in str(text) and name != "other kind":
+        if f'"{key}.h"' in str(text) and name != "no transport":
             content |= {"transport": {"kind": "pdcell"}, "radio": {"users": 2, "buffer": "3 kB", key: "own.h"}}
     with pytest.raises(CellbedError, match=expected) as error:  # type: ignore[arg-type]
         simulate(content | (more[0] if more else {}), folder=tmp_path)
-    assert re.search(r"\bown\.h\b", str(error.value)) or name == "users"
+    assert re.search(r"\bown\.h\b", str(error.value))
     assert "\n" not in str(error.value)
 
 

@@ -28,8 +28,8 @@ def simulate(description: str, progress: Callable[[int], None] | None = None) ->
     description: JSON of ``Description`` (``datacentre/crates/fabric/src/description.rs``). progress: called several
     times a second with the number of finished flows; its exceptions end the run.
 
-    Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``datacentre/crates/bindings``;
-    ``packet_hops`` and ``end_ps``.
+    Returns ``flows``, ``ports`` and ``tables`` (by host of the central unit and name): columns by name, see
+    ``datacentre/crates/bindings``; ``packet_hops`` and ``end_ps``.
 
     Errors: :class:`ValueError` for a malformed description.
     """

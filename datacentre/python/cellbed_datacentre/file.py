@@ -526,7 +526,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         "topology": file.topology.description(),
         "transport": to_simulator(file.transport)
         if own is None
-        else {"kind": "foreign", **headers.describe(file.transport, folder, ("transport",))},
+        else {"kind": "foreign", **headers.describe(file.transport, folder, ("transport",), users=bool(radio))},
         "traffic": file.traffic.description(folder, hosts, users),
     }
     if file.sampling is not None:
@@ -534,7 +534,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         content["sampling"] = {"interval_ps": file.sampling * PS, "kinds": [numbers[kind] for kind in kinds]}
     if radio:
-        content["radio"] = radio[0] if len(radio) == 1 else radio
+        content["radio"] = radio
     named = {
         name: find_file(name, folder)
         for name in (*file.traffic.files(), *(name for _, each in file.radios for name in each.files()))

@@ -32,6 +32,8 @@ from cellbed.extension.headers import HeaderError, compile_header
 FOLDER = Path(__file__).parent / "headers"
 CELL_HEADERS = ("scheduler", "admission")
 """Keys of ``[radio]`` that may name a C header."""
+_KINDS: tuple[str | int, ...] = ("transport", *CELL_HEADERS)
+"""Kinds of headers, by their numbers from 1 in ``object.c``."""
 PS = 1000
 """Picoseconds per nanosecond."""
 _SUFFIX = ".h"
@@ -39,6 +41,10 @@ _PLAIN, _FORM = "plain", "./FILE.h"
 _MOST_BYTES = 1 << 20
 _CONSTANTS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+CONSTANTS\(\w+\)((?:.*\\\n)*.*)", re.MULTILINE)
 _CONSTANT = re.compile(r"\w+\(\s*([A-Za-z]\w*)\s*,([^(),]*)\)")
+_OBJECT_ERROR = re.compile(
+    r"cannot be compiled: object\.c:\S+ (?:error: )?"
+    r"""(?:#error |static.assert(?:ion)? failed(?: due to requirement '.*')?:? )?"?([^"]*)"?"""
+)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _NUMBER = re.compile(r"([0-9]+)[uUlL]*|([0-9]*\.[0-9]+|[0-9]+\.[0-9]*)([eE][+-]?[0-9]+)?")
 
@@ -88,10 +94,13 @@ def files(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
                 waiting += [(each, path.parent) for each in _INCLUDE.findall(_text(path))]
 
 
-def describe(value: str | HeaderTable, folder: Path, place: tuple[str | int, ...]) -> dict[str, Any]:
+def describe(
+    value: str | HeaderTable, folder: Path, place: tuple[str | int, ...], *, users: bool = False
+) -> dict[str, Any]:
     """Return a header in the simulator's format, compiled. Raises TablesError.
 
-    value: of the file at `place`; its path is relative to `folder`.
+    value: of the file at `place`, which ends in the kind; its path is relative to `folder`. users: whether a transport
+    must reach users of radio cells.
     """
     text = str(header_of(value))
     path = find_file(text, folder)
@@ -101,9 +110,15 @@ def describe(value: str | HeaderTable, folder: Path, place: tuple[str | int, ...
         if (FOLDER / path.name).exists() and path.parent != FOLDER:
             raise UnitError(f"{path}: the interface has a file '{path.name}': rename the header")
         constants = _constants(path)
-        compiled = compile_header(FOLDER / "object.c", path, "a structure of the state")
+        names = (f"_({key}_ps)" if isinstance(each, _Nanoseconds) else f"_({key})" for key, each in constants.items())
+        macros = [
+            f"CELLBED_KIND={_KINDS.index(place[-1]) + 1}",
+            f"CELLBED_USERS={users:d}",
+            f"CELLBED_CONSTANTS(_)={' '.join(names)}",
+        ]
+        compiled = compile_header(FOLDER / "object.c", path, "a structure of the state", macros)
     except (UnitError, HeaderError) as error:
-        raise TablesError([Problem(place, str(error))]) from None
+        raise TablesError([Problem(place, _OBJECT_ERROR.sub(r"\1", str(error)))]) from None
     given: dict[str, Any] = {} if isinstance(value, str) else dict(value.model_extra or {})
     problems = []
     for key, written in given.items():

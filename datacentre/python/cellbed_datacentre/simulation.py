@@ -134,8 +134,7 @@ def run_content(
 
 def _headers(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of the user's headers by the kind of their functions."""
-    radio = content.get("radio", [])
-    tables = [{"transport": content.get("transport")}, *([radio] if isinstance(radio, Mapping) else radio)]
+    tables = [{"transport": content.get("transport")}, *content.get("radio", [])]
     found: dict[str, dict[str, None]] = {}
     for key, header in (item for table in tables for item in table.items()):
         if isinstance(header, Mapping) and "file" in header:
@@ -148,7 +147,7 @@ def run(described: Described, seed: int, progress: Progress | None = None) -> Si
     found = run_content(described.content, seed, progress, described.source)
     duration = found["end_ps"] * 1e-12
     names = described.file.topology.node_names()
-    radio = {name: _radio(columns, names) for name, columns in found["tables"].items()}
+    radio = _radio(found["tables"], names)
     return Simulation(
         _with_cells(_flows(found["flows"]), radio.get("users"), names),
         _ports(found["ports"], described.file.topology, duration),
@@ -214,15 +213,20 @@ def _queues(columns: Mapping[str, Any], topology: AnyTopology) -> pl.DataFrame:
     )
 
 
-def _radio(columns: Mapping[str, Any], names: list[str]) -> pl.DataFrame:
+def _radio(units: Mapping[int, Mapping[str, Any]], names: list[str]) -> dict[str, pl.DataFrame]:
+    """Return the tables of all central units by name. units: tables of each central unit, a host of `names`."""
     import polars as pl
 
-    # Numbers and bytes arrive as floats.
-    whole = [name for name in columns if not name.endswith("_s") and not name.startswith("mean_")]
-    table = _frame(columns).fill_nan(None).with_columns(pl.col(whole).cast(pl.Int64))
-    if "central_unit" in columns:
-        return table.with_columns(pl.Series(names).gather(table["central_unit"]).alias("central_unit"))
-    return table
+    found: dict[str, list[pl.DataFrame]] = {}
+    for host, tables in units.items():
+        for name, columns in tables.items():
+            # Numbers and bytes arrive as floats.
+            whole = [name for name in columns if not name.endswith("_s") and not name.startswith("mean_")]
+            table = _frame(columns).fill_nan(None).with_columns(pl.col(whole).cast(pl.Int64))
+            if len(units) > 1:
+                table = table.select(pl.lit(names[host]).alias("central_unit"), pl.all())
+            found.setdefault(name, []).append(table)
+    return {name: pl.concat(each, how="diagonal") for name, each in found.items()}
 
 
 def _with_cells(flows: pl.DataFrame, users: pl.DataFrame | None, names: list[str]) -> pl.DataFrame:

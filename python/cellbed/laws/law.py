@@ -50,12 +50,15 @@ _COMPARED = "Compared: "
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 _SHOWN = re.compile(r"^#define LAW_SHOWN\(show\)((?:.*\\\n)*.*)", re.MULTILINE)
 
+_ERROR = re.compile(" error: |undefined reference|undefined symbol")
 _HINTS = {
     "__float": "it uses floating point",
     "__fix": "it uses floating point",
     "sdiv": "it divides signed numbers",
     "function 'law_": "the law must have this function",
     "/shown.h:": "see its LAW_SHOWN",
+    "undefined ": "define this function in the header",
+    "'struct constants'": "write one list CONSTANTS into the header itself, outside of #if",
     "no previous": "a helper function must be static, and a function of the interface have its name and arguments",
 }
 """Causes of errors of clang's BPF target, by parts of the error text."""
@@ -140,21 +143,22 @@ class Law:
         tried.touch()
 
 
-def compile_header(source: Path, header: Path, state: str) -> Path:
+def compile_header(source: Path, header: Path, state: str, macros: Sequence[str] = ()) -> Path:
     """Return the shared object of a C header of the user, from the user's cache.
 
     Args:
         source: The C file that includes the header and exports its functions, in the folder of the interface.
         header: The header.
         state: What holds the header's variables, in errors.
+        macros: Definitions for the C file, such as ``NAME=VALUE``.
 
     Raises:
         LawError: The header cannot be compiled, or has variables outside of its state.
     """
-    options = ["-include", str(header), "-shared", "-fPIC", "-nostartfiles"]
+    options = [*(f"-D{each}" for each in macros), "-include", str(header), "-shared", "-fPIC", "-nostartfiles"]
     if source.parent != FOLDER:
         # Unlike laws, whose numbers are whole: no fused operations, whose results differ between processors.
-        options += ["-ffp-contract=off", "-Werror=missing-prototypes", "-Wl,--no-as-needed", "-lm"]
+        options += ["-ffp-contract=off", "-Werror=missing-prototypes", "-Wl,--no-as-needed,-z,defs", "-lm"]
     return _without_variables(_compile(_compiler("cc", "gcc", "clang"), source, header, options), header, state)
 
 
@@ -210,7 +214,7 @@ def _run(command: list[str], blamed: Path) -> bytes:
         raise LawError(f"{blamed}: not compiled: {error.strerror}") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
-        first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
+        first = next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "no message")
         hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
         raise LawError(f"{blamed}: cannot be compiled: {_without_folders(first, blamed)}{hint}")
     return done.stdout

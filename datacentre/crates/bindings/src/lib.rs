@@ -132,7 +132,7 @@ fn simulate<'py>(
             let times = [record.end, record.acknowledged, record.ideal].map(Some);
             flows.push(record.id, &record.flow, times);
         }) {
-            if simulation.transport().failure().is_some() {
+            if cellbed_foreign::failure().is_some() {
                 break;
             }
             if asked.elapsed() >= INTERVAL {
@@ -146,7 +146,7 @@ fn simulate<'py>(
                 })?;
             }
         }
-        if let Some(failure) = simulation.transport().failure() {
+        if let Some(failure) = cellbed_foreign::failure() {
             return Err(PyValueError::new_err(failure.to_owned()));
         }
         let fabric = simulation.fabric();
@@ -160,12 +160,16 @@ fn simulate<'py>(
     found.set_item("ports", ports(py, &simulation)?)?;
     found.set_item("queues", queues(py, &simulation)?)?;
     let tables = PyDict::new(py);
-    for table in simulation.transport().tables() {
-        let columns = PyDict::new(py);
-        for (name, values) in table.columns {
-            columns.set_item(name, values.into_pyarray(py))?;
+    for (host, of_host) in simulation.transport().tables() {
+        let by_name = PyDict::new(py);
+        for table in of_host {
+            let columns = PyDict::new(py);
+            for (name, values) in table.columns {
+                columns.set_item(name, values.into_pyarray(py))?;
+            }
+            by_name.set_item(table.name, columns)?;
         }
-        tables.set_item(table.name, columns)?;
+        tables.set_item(host, by_name)?;
     }
     found.set_item("tables", tables)?;
     found.set_item("packet_hops", simulation.fabric().counters().packet_hops)?;

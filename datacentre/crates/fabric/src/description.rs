@@ -1,7 +1,5 @@
 //! A run as data, which `cellbed simulate` writes as JSON. Keys end in the unit.
 
-use serde::Deserialize;
-
 use crate::error::DescriptionError;
 use crate::ran::{LoadOf, RanConfig};
 use crate::random::nth_seed;
@@ -24,9 +22,9 @@ pub struct Description {
     pub transport: TransportConfig,
     /// Flows of the hosts.
     pub traffic: TrafficDescription,
-    /// Radio access networks, each behind one of the hosts; one may be written without a list. Random traffic includes
-    /// flows to their users, by `share` and `load_of` of the first.
-    #[serde(default, deserialize_with = "one_or_many")]
+    /// Radio access networks, each behind one of the hosts. Random traffic includes flows to their users, by `share`
+    /// and `load_of` of the first.
+    #[serde(default)]
     pub radio: Vec<RanConfig>,
     /// Latest end of the run. Flows that are open then have no record.
     #[serde(default)]
@@ -34,19 +32,6 @@ pub struct Description {
     /// Samples of the queues.
     #[serde(default)]
     pub sampling: Option<Sampling>,
-}
-
-fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<RanConfig>, D::Error> {
-    let value = serde_json::Value::deserialize(from)?;
-    let list = match value {
-        serde_json::Value::Array(list) => list,
-        serde_json::Value::Null => Vec::new(),
-        one => vec![one],
-    };
-    let radio = list.into_iter().map(RanConfig::deserialize);
-    radio
-        .collect::<Result<_, _>>()
-        .map_err(serde::de::Error::custom)
 }
 
 /// Nodes, links and ports.
@@ -183,7 +168,9 @@ impl Description {
             let transport = self.transport.transport(net, self.seed);
             match &self.radio[..] {
                 [] => Ok(transport),
-                radio => transport.with_rans(radio.to_vec(), self.seed),
+                radio => {
+                    transport.with_rans(self.transport.mobile_users(), radio.to_vec(), self.seed)
+                }
             }
         })
     }

@@ -1,7 +1,10 @@
 //! Schedulers (`scheduler.h`) and admission policies (`admission.h`) of radio cells.
 
 use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::ptr;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use crate::object::{Header, Memory, Running};
 
@@ -25,22 +28,16 @@ struct Cell {
 }
 
 const CELL: u64 = (size_of::<Cell>() << 8 | size_of::<Candidate>()) as u64;
-const BUFFER: u64 = (size_of::<CBuffer>() << 8 | size_of::<Queue>()) as u64;
+const BUFFER: u64 = (size_of::<Buffer<'_>>() << 8 | size_of::<Queue>()) as u64;
 /// A header of a scheduler.
 pub type SchedulerHeader = Header<2, CELL>;
 /// A header of an admission policy.
 pub type AdmissionHeader = Header<3, BUFFER>;
 
-/// Schedulers and policies have no questions but the one that `Running` answers.
-fn no_answer(_: u32, _: *mut c_void, _: u64, _: u64) -> Result<u64, String> {
-    Ok(0)
-}
-
 /// A scheduler in a simulation.
 #[derive(Debug)]
 pub struct Scheduler {
     running: Running,
-    state: Memory,
     users: u32,
 }
 
@@ -48,28 +45,22 @@ impl Scheduler {
     /// Return a scheduler of so many users.
     pub fn new(header: &SchedulerHeader, users: u32, seed: u64) -> Self {
         Self {
-            running: header.running(users, seed),
-            state: Memory::new(header.facts().other as usize),
+            running: header.running(users, 1, seed),
             users,
         }
-    }
-
-    /// Return the error that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.running.failure()
     }
 
     fn call(&mut self, function: u32, now: u64, b: u64, c: u64) -> Option<u64> {
         let mut cell = Cell {
             user_states: self.running.states.start(),
-            state: self.state.start(),
+            state: self.running.others.start(),
             users: self.users,
         };
         let cell = (&raw mut cell).cast();
         // SAFETY: the functions have a cell, whose states have the sizes of the header, and two values.
         unsafe {
             self.running
-                .call(function, now, &mut no_answer, (cell, b, c))
+                .call(function, now, &mut |_, _, _, _| Ok(0), (cell, b, c))
         }
     }
 
@@ -111,20 +102,44 @@ pub struct Queue {
     pub bytes: u64,
 }
 
-/// A buffer (`struct buffer`).
+/// The queues of all users, by user.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "admission.h has the meaning of each")]
-pub struct Buffer<'a> {
-    pub queues: &'a mut [Queue],
-    pub bytes: u64,
-    pub packets: u32,
-    pub capacity: u32,
-    pub user_packets: u32,
+pub struct Queues {
+    memory: Memory,
+    users: u32,
 }
 
+impl Queues {
+    /// Return queues with one threshold.
+    pub fn new(users: u32, threshold: u32) -> Self {
+        let memory = Memory::new(users as usize * size_of::<Queue>());
+        let mut queues = Self { memory, users };
+        queues.iter_mut().for_each(|it| it.threshold = threshold);
+        queues
+    }
+}
+
+impl Deref for Queues {
+    type Target = [Queue];
+
+    fn deref(&self) -> &[Queue] {
+        // SAFETY: the memory has a queue for each user, and belongs to the value.
+        unsafe { from_raw_parts(self.memory.start().cast(), self.users as usize) }
+    }
+}
+
+impl DerefMut for Queues {
+    fn deref_mut(&mut self) -> &mut [Queue] {
+        // SAFETY: the same.
+        unsafe { from_raw_parts_mut(self.memory.start().cast(), self.users as usize) }
+    }
+}
+
+/// A buffer (`struct buffer`).
 #[repr(C)]
-struct CBuffer {
-    queues: *mut Queue,
+#[derive(Debug)]
+pub struct Buffer<'a> {
+    queues: *mut c_void,
     user_states: *mut c_void,
     state: *mut c_void,
     bytes: u64,
@@ -132,13 +147,34 @@ struct CBuffer {
     packets: u32,
     capacity: u32,
     user_packets: u32,
+    owner: PhantomData<&'a mut Queues>,
+}
+
+impl<'a> Buffer<'a> {
+    /// Return a buffer with so many bytes and packets. user_packets: maximum packets of a user.
+    pub fn new(
+        queues: &'a mut Queues,
+        bytes: u64,
+        [packets, capacity, user_packets]: [u32; 3],
+    ) -> Self {
+        Self {
+            queues: queues.memory.start(),
+            user_states: ptr::null_mut(),
+            state: ptr::null_mut(),
+            bytes,
+            users: queues.users,
+            packets,
+            capacity,
+            user_packets,
+            owner: PhantomData,
+        }
+    }
 }
 
 /// An admission policy in a simulation.
 #[derive(Debug)]
 pub struct Admission {
     running: Running,
-    state: Memory,
     /// Time of the next calls, ps.
     pub now: u64,
 }
@@ -147,63 +183,54 @@ impl Admission {
     /// Return a policy of so many users.
     pub fn new(header: &AdmissionHeader, users: u32, seed: u64) -> Self {
         Self {
-            running: header.running(users, seed),
-            state: Memory::new(header.facts().other as usize),
+            running: header.running(users, 1, seed),
             now: 0,
         }
     }
 
-    /// Return the error that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.running.failure()
-    }
-
-    fn call(&mut self, function: u32, buffer: Buffer<'_>, user: u32, value: u32) -> Option<u64> {
-        let mut all = CBuffer {
-            users: buffer.queues.len() as u32,
-            queues: buffer.queues.as_mut_ptr(),
-            user_states: self.running.states.start(),
-            state: self.state.start(),
-            bytes: buffer.bytes,
-            packets: buffer.packets,
-            capacity: buffer.capacity,
-            user_packets: buffer.user_packets,
-        };
-        let values = ((&raw mut all).cast(), user.into(), value.into());
+    fn call(
+        &mut self,
+        function: u32,
+        mut buffer: Buffer<'_>,
+        user: u32,
+        value: u32,
+    ) -> Option<u64> {
+        buffer.user_states = self.running.states.start();
+        buffer.state = self.running.others.start();
+        let values = ((&raw mut buffer).cast(), user.into(), value.into());
         // SAFETY: the functions have a buffer, whose states have the sizes of the header, and two values.
         unsafe {
             self.running
-                .call(function, self.now, &mut no_answer, values)
+                .call(function, self.now, &mut |_, _, _, _| Ok(0), values)
         }
     }
 
-    /// Return whether a packet of a user is admitted, and the user whose last packet is dropped for it, if any.
-    pub fn offer(&mut self, buffer: Buffer<'_>, user: u32, bytes: u16) -> (bool, Option<u32>) {
+    /// Return whether a packet of a user is admitted (`Some`), and the user whose last packet is dropped for it.
+    pub fn offer(&mut self, buffer: Buffer<'_>, user: u32, bytes: u16) -> Option<Option<u32>> {
         const ADMIT: u64 = 0xffff_ffff;
         const REFUSE: u64 = 0xffff_fffe;
-        let (users, full) = (
-            buffer.queues.len() as u64,
-            buffer.packets >= buffer.capacity,
-        );
+        let (users, full) = (buffer.users.into(), buffer.packets >= buffer.capacity);
+        let queues: *const Queue = buffer.queues.cast();
         let text = match self.call(9, buffer, user, bytes.into()).unwrap_or(REFUSE) {
             ADMIT if full => "admits a packet into a full buffer".to_owned(),
-            ADMIT => return (true, None),
-            REFUSE => return (false, None),
-            other if !self.running.option() => {
+            ADMIT => return Some(None),
+            REFUSE => return None,
+            other if self.running.facts().option == 0 => {
                 format!(
                     "returns {other} without ADMISSION_REPLACES: return ADMISSION_ADMIT or ADMISSION_REFUSE"
                 )
             }
-            other if other < users => return (true, Some(other as u32)),
-            other => format!("drops a packet of user {other}: there are {users} users"),
+            other if other >= users => {
+                format!("drops a packet of user {other}: there are {users} users")
+            }
+            // SAFETY: a queue of the buffer, which is borrowed until the end of this function.
+            other if unsafe { (*queues.add(other as usize)).length } == 0 => {
+                format!("drops a packet of user {other}, which has none")
+            }
+            other => return Some(Some(other as u32)),
         };
-        self.refuse(&text);
-        (false, None)
-    }
-
-    /// End the use of the policy by an error of its decision.
-    pub fn refuse(&mut self, text: &str) {
-        self.running.fail(9, text);
+        self.running.fail(9, &text);
+        None
     }
 
     /// Take in that a user became one of `active` users.

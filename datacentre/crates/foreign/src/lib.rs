@@ -8,8 +8,10 @@ mod cell;
 mod object;
 mod transport;
 
-pub use cell::{Admission, AdmissionHeader, Buffer, Candidate, Queue, Scheduler, SchedulerHeader};
-pub use object::{CALLS, Header, HeaderError, watch};
+pub use cell::{
+    Admission, AdmissionHeader, Buffer, Candidate, Queue, Queues, Scheduler, SchedulerHeader,
+};
+pub use object::{CALLS, Facts, Header, HeaderError, failure, watch};
 pub use transport::{Ask, Flow, Packet, Transport, TransportHeader};
 
 /// No flow, or no mobile user.

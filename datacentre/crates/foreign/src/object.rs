@@ -1,14 +1,14 @@
 //! Shared objects of headers, and the calls of their functions.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::ffi::{CStr, c_void};
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
-use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
 use serde::Deserialize;
@@ -28,13 +28,20 @@ pub const CALLS: [&str; 12] = [
     "admission_open",
     "admission_report",
 ];
-/// Maximum bytes of a state.
-const MOST_STATE: u64 = 1 << 20;
 /// Maximum calls at one instant: a header that never lets the time advance makes more.
 const MOST_CALLS: u32 = 20_000_000;
 
 static UNWATCHED: AtomicU32 = AtomicU32::new(0);
 static RUNNING: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const UNWATCHED).cast_mut());
+
+/// The first error of a header.
+static FAILURE: OnceLock<String> = OnceLock::new();
+
+/// Return the first error of a header in this process, which ended the use of all headers: its name, the function and
+/// the text.
+pub fn failure() -> Option<&'static str> {
+    FAILURE.get().map(String::as_str)
+}
 
 /// Note the number of the running function of a header, else 0, in the first four bytes of a file.
 pub fn watch(file: &File) -> io::Result<()> {
@@ -48,36 +55,50 @@ pub fn watch(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Zeroed memory of C structures, aligned to 8 bytes, at a fixed address.
+/// Zeroed memory of an array of C structures, at a fixed address. An access behind the end crashes.
 #[derive(Debug)]
-pub(crate) struct Memory(NonNull<[u64]>);
-
-// SAFETY: the memory belongs to the value alone, and shared values are only read.
-unsafe impl Send for Memory {}
-// SAFETY: the same.
-unsafe impl Sync for Memory {}
+pub(crate) struct Memory {
+    /// Address of the array.
+    start: usize,
+    /// Address and bytes of the mapping.
+    mapping: (usize, usize),
+}
 
 impl Memory {
-    /// Return memory of at least so many bytes.
+    /// Return memory of so many bytes, a multiple of the structure's alignment.
     pub fn new(bytes: usize) -> Self {
-        vec![0; bytes.div_ceil(8)].into()
+        // Of any machine.
+        const PAGE: usize = 1 << 16;
+        // An index below 0 is one of almost 2^32.
+        const GUARD: usize = 1 << 36;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let (none, access) = (ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        let size = bytes.next_multiple_of(PAGE);
+        for all in [size + GUARD, size + PAGE] {
+            // SAFETY: a new mapping, whose beginning becomes accessible.
+            let base = unsafe { libc::mmap(none, all, libc::PROT_NONE, flags, -1, 0) };
+            // SAFETY: the same.
+            if base != libc::MAP_FAILED && unsafe { libc::mprotect(base, size, access) } == 0 {
+                let base = base.expose_provenance();
+                return Self {
+                    start: base + size - bytes,
+                    mapping: (base, all),
+                };
+            }
+        }
+        handle_alloc_error(Layout::new::<u64>())
     }
 
     pub fn start(&self) -> *mut c_void {
-        self.0.as_ptr().cast()
-    }
-}
-
-impl From<Vec<u64>> for Memory {
-    fn from(words: Vec<u64>) -> Self {
-        Self(NonNull::from(Box::leak(words.into_boxed_slice())))
+        ptr::with_exposed_provenance_mut(self.start)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `from` leaked it, and nothing frees it before.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        let (base, all) = self.mapping;
+        // SAFETY: the mapping of `new`, which nothing uses any more.
+        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(base), all) };
     }
 }
 
@@ -87,41 +108,45 @@ pub enum HeaderError {
     /// It cannot be loaded.
     #[error("{0}: {1}")]
     Unusable(String, libloading::Error),
-    /// It is another kind of header, was compiled with another interface, or has too large a state.
-    #[error("{0}: {1}")]
-    Misfit(String, &'static str),
+    /// It is another kind of header, or was compiled with another interface.
+    #[error("{0}: not compiled for this key with this version of the interface: compile it again")]
+    Misfit(String),
 }
 
 /// `cellbed_facts`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub struct Facts {
     kind: u64,
     sizes: u64,
-    /// Bytes of `struct flow_state` or `struct user_state`, and of `struct host_state` or `struct cell_state`.
-    pub many: u64,
-    pub other: u64,
+    /// Bytes of `struct flow_state` or `struct user_state`.
+    pub(crate) many: u64,
+    /// Bytes of `struct host_state` or `struct cell_state`.
+    pub(crate) other: u64,
     constants: u64,
+    /// `TRANSPORT_PORTS`.
     pub ports: u64,
+    /// `TRANSPORT_MARK_ABOVE`; 0: never.
     pub mark_above: u64,
+    /// `TRANSPORT_USERS`.
     pub users: u64,
-    option: u64,
+    /// 1 with `SCHEDULER_FLOWS` or `ADMISSION_REPLACES`.
+    pub option: u64,
 }
 
 type Call = unsafe extern "C" fn(*mut Sim, u32, *mut c_void, u64, u64) -> u64;
 
+#[derive(Debug)]
 struct Object {
     name: String,
-    file: PathBuf,
-    numbers: Vec<serde_json::Number>,
-    constants: Memory,
+    constants: Vec<u64>,
     facts: Facts,
     call: Call,
     _library: Library,
 }
 
 /// A header of a kind (`CELLBED_KIND`, `CELLBED_SIZES`) as a shared object, with values of its constants.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Reference", bound = "")]
 pub struct Header<const KIND: u64, const SIZES: u64>(Arc<Object>);
 
@@ -154,62 +179,46 @@ impl<const KIND: u64, const SIZES: u64> TryFrom<Reference> for Header<KIND, SIZE
             let call = *library.get(c"cellbed_call").map_err(unusable)?;
             (library, facts, call)
         };
-        let text = if facts.kind != KIND {
-            "a header for another key: it includes another one of transport.h, scheduler.h and admission.h"
-        } else if facts.sizes != SIZES || facts.constants != numbers.len() as u64 {
-            "compiled with another version of the interface, or CONSTANTS depend on an #if"
-        } else if facts.many.max(facts.other) > MOST_STATE {
-            "a structure of its state is larger than 1 MiB"
-        } else {
-            let bits = numbers.iter().map(|number| match number.as_u64() {
-                Some(whole) => whole,
-                None => number.as_f64().unwrap_or_default().to_bits(),
-            });
-            return Ok(Self(Arc::new(Object {
-                name,
-                file,
-                constants: bits.collect::<Vec<u64>>().into(),
-                numbers,
-                facts,
-                call,
-                _library: library,
-            })));
-        };
-        Err(HeaderError::Misfit(name, text))
+        if [facts.kind, facts.sizes, facts.constants] != [KIND, SIZES, numbers.len() as u64] {
+            return Err(HeaderError::Misfit(name));
+        }
+        let bits = numbers.iter().map(|number| match number.as_u64() {
+            Some(whole) => whole,
+            None => number.as_f64().unwrap_or_default().to_bits(),
+        });
+        Ok(Self(Arc::new(Object {
+            constants: bits.collect(),
+            name,
+            facts,
+            call,
+            _library: library,
+        })))
     }
 }
 
 impl<const KIND: u64, const SIZES: u64> Header<KIND, SIZES> {
-    pub(crate) fn facts(&self) -> Facts {
-        self.0.facts
+    /// Return its options.
+    pub fn facts(&self) -> &Facts {
+        &self.0.facts
     }
 
-    /// Return whether the header has `SCHEDULER_FLOWS` or `ADMISSION_REPLACES`.
-    pub fn option(&self) -> bool {
-        self.0.facts.option != 0
-    }
-
-    /// Return the header in a simulation. many: number of states of flows or users that exist from the start.
-    pub(crate) fn running(&self, many: u32, seed: u64) -> Running {
+    /// Return the header in a simulation. many, others: number of states of flows or users that exist from the start,
+    /// and of states of hosts or cells.
+    pub(crate) fn running(&self, many: u32, others: u32, seed: u64) -> Running {
+        let facts = self.facts();
         Running {
-            states: Memory::new(self.0.facts.many as usize * many as usize),
+            states: Memory::new(facts.many as usize * many as usize),
+            others: Memory::new(facts.other as usize * others as usize),
             object: Arc::clone(&self.0),
             random: seed,
-            failure: None,
             instant: (0, 0),
         }
     }
 }
 
-impl<const KIND: u64, const SIZES: u64> fmt::Debug for Header<KIND, SIZES> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.name)
-    }
-}
-
 impl<const KIND: u64, const SIZES: u64> PartialEq for Header<KIND, SIZES> {
     fn eq(&self, other: &Self) -> bool {
-        self.0.file == other.0.file && self.0.numbers == other.0.numbers
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -245,20 +254,16 @@ unsafe extern "C" fn answer(sim: *mut Sim, question: u32, a: *mut c_void, b: u64
 }
 
 /// A header in a simulation.
+#[derive(Debug)]
 pub(crate) struct Running {
     object: Arc<Object>,
     /// States of users.
     pub states: Memory,
+    /// States of hosts, or of the cell.
+    pub others: Memory,
     random: u64,
-    failure: Option<String>,
     /// The latest instant, and the number of calls then.
     instant: (u64, u32),
-}
-
-impl fmt::Debug for Running {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.object.name)
-    }
 }
 
 impl Running {
@@ -266,16 +271,7 @@ impl Running {
         self.object.facts
     }
 
-    pub fn option(&self) -> bool {
-        self.object.facts.option != 0
-    }
-
-    /// Return the error that ended the use of the header: its name, the function and the text.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
-    }
-
-    /// Call a function of the header; `None` once it has failed.
+    /// Call a function of the header; `None` once a header has failed.
     ///
     /// # Safety
     /// The arguments are what `object.c` expects.
@@ -286,13 +282,13 @@ impl Running {
         answers: Answer<'_>,
         (a, b, c): (*mut c_void, u64, u64),
     ) -> Option<u64> {
-        if self.failure.is_some() {
+        if failure().is_some() {
             return None;
         }
         let mut sim = Sim {
             now,
             random: self.random,
-            constants: self.object.constants.start(),
+            constants: self.object.constants.as_ptr().cast(),
             answer,
             answers,
             failure: None,
@@ -304,27 +300,27 @@ impl Running {
         let found = unsafe { (self.object.call)(&raw mut sim, function, a, b, c) };
         running.store(0, Relaxed);
         self.random = sim.random;
-        let calls = if self.instant.0 == now {
-            self.instant.1 + 1
-        } else {
-            1
-        };
-        self.instant = (now, calls);
+        self.instant = (
+            now,
+            if self.instant.0 == now {
+                self.instant.1 + 1
+            } else {
+                1
+            },
+        );
         if let Some(text) = sim.failure {
             self.fail(function, &text);
-        } else if calls > MOST_CALLS {
-            self.fail(
-                function,
-                "20 million calls without a later time: a timer for the same instant?",
-            );
+        } else if self.instant.1 > MOST_CALLS {
+            let text = "20 million calls without a later time: a timer for the same instant?";
+            self.fail(function, text);
         }
-        self.failure.is_none().then_some(found)
+        failure().is_none().then_some(found)
     }
 
-    /// End the use of the header by an error of a function.
-    pub fn fail(&mut self, function: u32, text: &str) {
+    /// End the use of all headers by an error of a function.
+    pub fn fail(&self, function: u32, text: &str) {
         let (name, at) = (&self.object.name, self.instant.0);
-        let text = format!("{name}: {} at {at} ps: {text}", CALLS[function as usize]);
-        self.failure.get_or_insert(text);
+        let place = CALLS[function as usize];
+        FAILURE.get_or_init(|| format!("{name}: {place} at {at} ps: {text}"));
     }
 }

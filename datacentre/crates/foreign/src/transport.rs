@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 use crate::NONE;
-use crate::object::{Header, Memory, Running};
+use crate::object::{Header, Running};
 
 /// Maximum bytes of `sim_memory` of all flows.
 const MOST_MEMORY: u64 = 4 << 30;
@@ -17,14 +18,6 @@ const OF_HOST: u64 = 1 << 48;
 
 /// A header of a transport.
 pub type TransportHeader = Header<1, { (size_of::<Flow>() << 8 | size_of::<Packet>()) as u64 }>;
-
-impl TransportHeader {
-    /// Return `TRANSPORT_PORTS`, `TRANSPORT_MARK_ABOVE` (0: never), and `TRANSPORT_USERS`.
-    pub fn options(&self) -> (u64, u64, u64) {
-        let facts = self.facts();
-        (facts.ports, facts.mark_above, facts.users)
-    }
-}
 
 /// A packet (`struct packet`).
 #[repr(C)]
@@ -109,28 +102,40 @@ pub enum Ask<'a> {
 /// The answers of the network.
 pub type Network<'a> = &'a mut dyn FnMut(Ask<'_>) -> Result<u64, String>;
 
-/// An open flow: `struct flow`, its state and the words of its set in one block, and other memory with its bytes.
+/// An open flow: `struct flow`, its state and the words of its set in a first block, then memory of `sim_memory`.
 #[derive(Debug)]
-struct Open {
-    block: Memory,
-    more: (Vec<Memory>, u64),
-}
+struct Open(Vec<Vec<AtomicU64>>);
 
 impl Open {
-    fn flow(&self) -> *mut Flow {
-        self.block.start().cast()
+    /// Add zeroed memory, aligned to 8 bytes; return its beginning.
+    fn add(&mut self, bytes: usize) -> *mut c_void {
+        let words = std::iter::repeat_with(AtomicU64::default);
+        self.0.push(words.take(bytes.div_ceil(8)).collect());
+        start(self.0.last())
     }
+
+    fn flow(&self) -> *mut Flow {
+        start(self.0.first()).cast()
+    }
+
+    /// Return the bytes of `sim_memory`.
+    fn memory(&self) -> u64 {
+        self.0.iter().skip(1).map(|it| it.len() as u64 * 8).sum()
+    }
+}
+
+fn start(block: Option<&Vec<AtomicU64>>) -> *mut c_void {
+    block.map_or(ptr::null_mut(), |it| it.as_ptr().cast_mut().cast())
 }
 
 #[derive(Debug)]
 struct States<S> {
     flows: HashMap<u32, Open, S>,
-    hosts: Memory,
-    /// Bytes of a host's state, and number of hosts.
-    host: (usize, u64),
+    /// Address of the hosts' states, bytes of each, and their number.
+    hosts: [u64; 3],
     /// Flows closed in the running call.
     closed: Vec<u32>,
-    /// Bytes of `Open::more`.
+    /// Bytes of `sim_memory` of all flows.
     memory: u64,
 }
 
@@ -152,23 +157,21 @@ impl<S: BuildHasher> States<S> {
     }
 
     fn host(&self, host: u64) -> Result<u32, String> {
-        let count = self.host.1;
+        let [_, _, count] = self.hosts;
         let known = (host < count).then_some(host as u32);
         known.ok_or_else(|| format!("names host {host}: there are {count} hosts"))
     }
 
     /// Return memory of a flow.
     fn allocate(&mut self, id: u32, bytes: u64) -> Result<u64, String> {
-        if bytes > MOST_MEMORY - self.memory {
+        if bytes > MOST_MEMORY.saturating_sub(self.memory) {
             return Err("needs more than 4 GiB of sim_memory".to_owned());
         }
         let Some(open) = self.flows.get_mut(&id) else {
             return Ok(0);
         };
-        self.memory += bytes;
-        open.more.1 += bytes;
-        open.more.0.push(Memory::new(bytes as usize));
-        Ok(open.more.0.last().map_or(0, |it| address(it.start())))
+        self.memory += bytes.next_multiple_of(8);
+        Ok(address(open.add(bytes as usize)))
     }
 
     /// Answer a question of C.
@@ -199,14 +202,9 @@ impl<S: BuildHasher> States<S> {
             )),
             7 => {
                 // SAFETY: a flow.
-                let Flow {
-                    id,
-                    packets,
-                    arrived,
-                    ..
-                } = unsafe { self.open(a) }?;
-                if arrived.count < packets {
-                    let count = arrived.count;
+                let flow = unsafe { self.open(a) }?;
+                let (id, packets, count) = (flow.id, flow.packets, flow.arrived.count);
+                if count < packets {
                     return Err(format!(
                         "closes flow {id} after {count} of {packets} packets have arrived"
                     ));
@@ -217,12 +215,11 @@ impl<S: BuildHasher> States<S> {
             8 => {
                 let open = self.flows.get(&(b as u32));
                 let open = open.filter(|_| !self.closed.contains(&(b as u32)));
-                Ok(open.map_or(0, |it| address(it.block.start())))
+                Ok(open.map_or(0, |it| address(it.flow().cast())))
             }
             9 => {
-                let offset = self.host.0 * self.host(b)? as usize;
-                // SAFETY: the memory has a state for each host.
-                Ok(address(unsafe { self.hosts.start().byte_add(offset) }))
+                let [states, bytes, _] = self.hosts;
+                Ok(states + bytes * u64::from(self.host(b)?))
             }
             // SAFETY: a flow.
             10 => self.allocate(unsafe { self.open(a) }?.id, b),
@@ -260,22 +257,17 @@ pub struct Transport<S = RandomState> {
 impl<S: BuildHasher + Default> Transport<S> {
     /// Return the transport of so many hosts.
     pub fn new(header: &TransportHeader, hosts: u32, seed: u64) -> Self {
-        let bytes = (header.facts().other as usize).next_multiple_of(8);
+        let running = header.running(0, hosts, seed);
+        let states = address(running.others.start());
         Self {
-            running: header.running(0, seed),
             states: States {
                 flows: HashMap::default(),
-                hosts: Memory::new(bytes * hosts as usize),
-                host: (bytes, hosts.into()),
+                hosts: [states, header.facts().other, hosts.into()],
                 closed: Vec::new(),
                 memory: 0,
             },
+            running,
         }
-    }
-
-    /// Return the error that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.running.failure()
     }
 
     /// Call a function.
@@ -298,7 +290,7 @@ impl<S: BuildHasher + Default> Transport<S> {
         let found = unsafe { self.running.call(function, now, &mut answers, values) };
         for id in self.states.closed.drain(..) {
             if let Some(open) = self.states.flows.remove(&id) {
-                self.states.memory -= open.more.1;
+                self.states.memory -= open.memory();
             }
         }
         found
@@ -308,12 +300,8 @@ impl<S: BuildHasher + Default> Transport<S> {
     pub fn start(&mut self, ask: Network<'_>, mut flow: Flow, now: u64) {
         let state = (self.running.facts().many as usize).next_multiple_of(8);
         let words = flow.packets as usize / 64 + 1;
-        let block = Memory::new(size_of::<Flow>() + state + words * 8);
-        let open = Open {
-            block,
-            more: (Vec::new(), 0),
-        };
-        let at = open.flow();
+        let mut open = Open(Vec::new());
+        let at: *mut Flow = open.add(size_of::<Flow>() + state + words * 8).cast();
         // SAFETY: the block has the three parts in this order, all aligned to 8 bytes.
         unsafe {
             flow.start = now;
@@ -351,7 +339,7 @@ impl<S: BuildHasher + Default> Transport<S> {
     pub fn receive(&mut self, ask: Network<'_>, id: u32, packet: &Packet, now: u64) {
         if let Some(open) = self.states.flows.get(&id) {
             let packet = ptr::from_ref(packet).expose_provenance() as u64;
-            let flow = open.block.start();
+            let flow = open.flow().cast();
             // SAFETY: an open flow and a packet.
             unsafe { self.call(2, now, ask, (flow, packet, 0)) };
         }
@@ -364,7 +352,7 @@ impl<S: BuildHasher + Default> Transport<S> {
             // SAFETY: a host and a timer.
             unsafe { self.call(4, now, ask, (ptr::null_mut(), number.into(), timer)) };
         } else if let Some(open) = self.states.flows.get(&number) {
-            let flow = open.block.start();
+            let flow = open.flow().cast();
             // SAFETY: an open flow and a timer.
             unsafe { self.call(3, now, ask, (flow, timer, 0)) };
         }

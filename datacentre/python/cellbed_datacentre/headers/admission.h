@@ -38,13 +38,13 @@ struct buffer {
 	struct user_state *const user_states;	/* by user */
 	struct cell_state *const state;
 	const u64 bytes;			/* of all users */
-	const u32 users;
+	const u32 users;			/* queues: with dual connectivity two of each user, the second after all first ones */
 	const u32 packets;			/* of all users */
 	const u32 capacity;			/* packets; more cannot be admitted */
 	const u32 user_packets;			/* packets of a user at most, by the key user_packets: the policy may ignore it */
 };
 
-SIM_OPTIONAL u32 admission_offer(struct sim *sim, struct buffer *buffer, u32 user, u32 bytes);
+u32 admission_offer(struct sim *sim, struct buffer *buffer, u32 user, u32 bytes);
 SIM_OPTIONAL void admission_open(struct sim *sim, struct buffer *buffer, u32 user, u32 active);
 SIM_OPTIONAL void admission_report(struct sim *sim, struct buffer *buffer, u32 user, u32 reported);
 

@@ -37,7 +37,7 @@ struct candidate {
 	const u32 cqi;			/* 1 to 15 */
 };
 
-SIM_OPTIONAL double scheduler_rank(struct sim *sim, struct cell *cell, const struct candidate *candidate);
+double scheduler_rank(struct sim *sim, struct cell *cell, const struct candidate *candidate);
 SIM_OPTIONAL void scheduler_sent(struct sim *sim, struct cell *cell, u32 user, u64 bytes);
 SIM_OPTIONAL void scheduler_arrived(struct sim *sim, struct cell *cell, u32 user, u32 flow, u32 bytes);
 

@@ -78,15 +78,16 @@ struct packet {
 	u8 ecn;			/* 1: was marked */
 };
 
-SIM_OPTIONAL void transport_start(struct sim *sim, struct flow *flow);
-SIM_OPTIONAL void transport_receive(struct sim *sim, struct flow *flow, const struct packet *packet);
+void transport_start(struct sim *sim, struct flow *flow);
+void transport_receive(struct sim *sim, struct flow *flow, const struct packet *packet);
 SIM_OPTIONAL void transport_timer(struct sim *sim, struct flow *flow, u32 timer);
 SIM_OPTIONAL void transport_host_timer(struct sim *sim, u32 host, u32 timer);
 /* Write the next packet of a host whose card is idle, and return the id of its flow; SIM_NO_FLOW: none until the next
  * sim_kick. */
 SIM_OPTIONAL u32 transport_pull(struct sim *sim, u32 host, struct packet *packet);
 
-/* Put a packet of a flow into the queue of the card of host `from`. */
+/* Put a packet of a flow into the queue of the card of host `from`, one of the flow's two hosts. A packet that finds
+ * more than `buffer` of [topology] waiting is dropped. */
 static inline void sim_send(struct sim *sim, struct flow *flow, u32 from, const struct packet *packet)
 {
 	sim->answer(sim, 1, flow, from, (u64)packet);

@@ -164,9 +164,10 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     ``occupancy``: of its buffer, in packets; ``full_after_s``: when the buffer was first full; ``full_share``: share of
     the time from the first packet to the last with a full buffer.
     """
-    found = run_content(description, seed)
+    found = run_content({**description, "radio": [description["radio"]]}, seed)
     flows = found["flows"]
-    users, queues, counts = (found["tables"][name] for name in ("users", "queues", "counts"))
+    (tables,) = found["tables"].values()
+    users, queues, counts = (tables[name] for name in ("users", "queues", "counts"))
     mobile = flows["user"] >= 0
     user, size, start, end = (flows[name][mobile] for name in ("user", "bytes", "start_ps", "end_ps"))
     ends = np.where(end < 0, math.inf, (end - start) * 1e-12)

@@ -56,21 +56,24 @@ impl Fabric {
         });
     }
 
+    /// Return the number of the passage of a flow.
+    fn passage(&self, flow: &Flow) -> Option<usize> {
+        flow.user?;
+        self.passages
+            .iter()
+            .position(|it| it.unit == flow.destination)
+    }
+
     /// Return how much longer a packet to a user and the answer take because of the stops on their way.
-    #[inline]
     pub fn detour(&self, id: FlowId) -> Picos {
         if self.passages.is_empty() {
             return Picos::ZERO;
         }
-        self.detour_of(self.flow(id))
-    }
-
-    fn detour_of(&self, flow: &Flow) -> Picos {
-        let mut passages = self.passages.iter();
-        let Some(passage) = passages.find(|it| it.unit == flow.destination && flow.user.is_some())
-        else {
+        let flow = self.flow(id);
+        let Some(number) = self.passage(flow) else {
             return Picos::ZERO;
         };
+        let passage = &self.passages[number];
         let latency = |from, to| {
             let latency = self.topology.latency(from, to, FULL_PACKET, self.switching);
             latency.0
@@ -90,14 +93,10 @@ impl Fabric {
     #[inline(never)]
     pub(super) fn send_by_stops(&mut self, from: HostId, mut packet: Packet) {
         if let Some(live) = self.flows.get(&packet.flow)
-            && live.flow.user.is_some()
-            && let Some(passage) = self
-                .passages
-                .iter()
-                .find(|it| it.unit == live.flow.destination)
+            && let Some(number) = self.passage(&live.flow)
         {
             let back = packet.to == live.flow.source;
-            passage.advance(&live.flow, &mut packet, back);
+            self.passages[number].advance(&live.flow, &mut packet, back);
         }
         self.transmit(from, packet);
     }
@@ -106,20 +105,15 @@ impl Fabric {
     #[cold]
     #[inline(never)]
     pub(super) fn hold_at_stop(&mut self, at: HostId, packet: Packet) {
-        let Some(live) = self.flows.get(&packet.flow) else {
-            return; // the flow is over
-        };
-        let unit = live.flow.destination;
-        if let Some(number) = self.passages.iter().position(|it| it.unit == unit) {
+        // Else the flow is over.
+        if let Some(live) = self.flows.get(&packet.flow)
+            && let Some(number) = self.passage(&live.flow)
+        {
             let passage = &mut self.passages[number];
             passage.waiting.push_back((at, packet));
             let due = self.now + passage.delay;
-            self.wheel.push(
-                due.0,
-                Event::Pass {
-                    number: number as u32,
-                },
-            );
+            let number = number as u32;
+            self.wheel.push(due.0, Event::Pass { number });
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use cellbed_foreign as foreign;
 use serde::Deserialize;
 
-use crate::units::{FlowId, Picos};
+use crate::units::FlowId;
 
 /// A packet in the radio access network: a service data unit (SDU) of its layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +62,13 @@ pub enum Verdict {
 pub struct Buffer {
     admission: Admission,
     /// Instead of `admission`.
-    policy: Option<foreign::Admission>,
+    pub(super) policy: Option<foreign::Admission>,
     capacity: u32,
     /// Maximum packets of a user.
     user_limit: u32,
     length: u32,
     bytes: u64,
-    queues: Vec<foreign::Queue>,
+    queues: foreign::Queues,
     orders: Vec<Order>,
 }
 
@@ -90,11 +90,6 @@ impl Buffer {
         users: u32,
         by_flow: bool,
     ) -> Self {
-        let queue = foreign::Queue {
-            threshold: (capacity / users).clamp(1, user_limit),
-            length: 0,
-            bytes: 0,
-        };
         let order = if by_flow {
             Order::Flows(BTreeMap::new())
         } else {
@@ -107,39 +102,17 @@ impl Buffer {
             user_limit,
             length: 0,
             bytes: 0,
-            queues: vec![queue; users as usize],
+            queues: foreign::Queues::new(users, (capacity / users).clamp(1, user_limit)),
             orders: vec![order; users as usize],
         }
     }
 
-    /// Return the buffer with the policy of a C header.
-    pub fn with_policy(mut self, policy: Option<foreign::Admission>) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Set the time of the next calls of the policy.
-    pub fn set_time(&mut self, now: Picos) {
-        if let Some(policy) = &mut self.policy {
-            policy.now = now.0;
-        }
-    }
-
-    /// Return the error of the policy that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.policy.as_ref().and_then(foreign::Admission::failure)
-    }
-
     /// Return the policy of a C header, if any, with the buffer as it sees it.
     fn policy(&mut self) -> Option<(&mut foreign::Admission, foreign::Buffer<'_>)> {
-        let buffer = foreign::Buffer {
-            queues: &mut self.queues,
-            bytes: self.bytes,
-            packets: self.length,
-            capacity: self.capacity,
-            user_packets: self.user_limit,
-        };
-        Some((self.policy.as_mut()?, buffer))
+        let policy = self.policy.as_mut()?;
+        let packets = [self.length, self.capacity, self.user_limit];
+        let buffer = foreign::Buffer::new(&mut self.queues, self.bytes, packets);
+        Some((policy, buffer))
     }
 
     /// Return the number of packets of all users.
@@ -211,8 +184,12 @@ impl Buffer {
     /// Offer a packet of a user.
     pub fn offer(&mut self, user: u32, sdu: Sdu) -> Verdict {
         if let Some((policy, buffer)) = self.policy() {
-            let (admitted, dropped_of) = policy.offer(buffer, user, sdu.bytes);
-            return self.apply(admitted, dropped_of, user, sdu);
+            let Some(other) = policy.offer(buffer, user, sdu.bytes) else {
+                return Verdict::Refused;
+            };
+            let dropped = other.and_then(|it| Some((it, self.pop_last(it as usize)?)));
+            self.push(user, sdu);
+            return dropped.map_or(Verdict::Admitted, |(it, sdu)| Verdict::InPlaceOf(it, sdu));
         }
         let own = &self.queues[user as usize];
         let limit = match self.admission {
@@ -247,26 +224,6 @@ impl Buffer {
             }
             Admission::Tail | Admission::Infinite => Verdict::Refused,
         }
-    }
-
-    /// Apply the decision of the policy. dropped_of: user whose last packet is dropped.
-    fn apply(&mut self, admitted: bool, dropped_of: Option<u32>, user: u32, sdu: Sdu) -> Verdict {
-        let dropped = dropped_of.map(|other| (other, self.pop_last(other as usize)));
-        let verdict = match dropped {
-            None if !admitted => Verdict::Refused,
-            None => Verdict::Admitted,
-            Some((other, Some(dropped))) => Verdict::InPlaceOf(other, dropped),
-            Some((other, None)) => {
-                if let Some(policy) = &mut self.policy {
-                    policy.refuse(&format!("drops a packet of user {other}, which has none"));
-                }
-                Verdict::Refused
-            }
-        };
-        if verdict != Verdict::Refused {
-            self.push(user, sdu);
-        }
-        verdict
     }
 
     /// Return the longest queue; among equals, the one with the highest threshold, then the first.

@@ -102,13 +102,6 @@ impl Leg {
             late: (0, 0),
         }
     }
-
-    /// Count bytes of the user in the subframe from `now` to `end`.
-    fn count_bytes(&mut self, bytes: u64, [now, end]: [Time; 2], scheduler: Scheduler) {
-        if let Some(window) = scheduler.window() {
-            self.throughput.add(bytes as f64, now, end, window);
-        }
-    }
 }
 
 /// Candidate for resource blocks; the best is first in order.
@@ -212,6 +205,17 @@ impl Cell {
         [begin, begin + Duration::from_nanos(length / 1000)]
     }
 
+    /// Count bytes of a leg in the subframe of a TTI for the scheduler.
+    fn count_bytes(&mut self, leg: u32, bytes: u64, tti: u64, scheduler: Scheduler) {
+        let [now, end] = self.span(tti);
+        let leg = &mut self.legs[leg as usize];
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.sent(tti * self.settings.carrier.tti.0, leg.user, bytes);
+        } else if let Some(window) = scheduler.window() {
+            leg.throughput.add(bytes as f64, now, end, window);
+        }
+    }
+
     /// Fill the virtual subframe of a TTI in the order of the scheduler, and send its packets to the distributed
     /// unit, which follows this order. The last packet may be cut (RLC segmentation). Its rest competes in the next
     /// subframe with its flow, or is first in that subframe.
@@ -310,8 +314,7 @@ impl Cell {
     /// blocks.
     fn finish_cut(&mut self, mut left: u32, tti: u64, scheduler: Scheduler) -> u32 {
         let carrier = self.settings.carrier;
-        let span = self.span(tti);
-        for number in self.unit.order() {
+        for number in self.unit.order().collect::<Vec<u32>>() {
             let cqi = self.channels.cqi(number, Picos((tti - 1) * carrier.tti.0));
             if left == 0 || cqi < Cqi::LOWEST {
                 continue;
@@ -319,11 +322,9 @@ impl Cell {
             let leg = &mut self.legs[number as usize];
             let most = u64::from(carrier.bytes(cqi, left));
             leg.filled = self.unit.unsent(number).min(most);
-            left -= carrier.blocks_for(cqi, leg.filled).unwrap_or(0) as u32;
-            leg.count_bytes(leg.filled, span, scheduler);
-            if let Some(scheduler) = &mut self.scheduler {
-                scheduler.sent(tti * carrier.tti.0, leg.user, leg.filled);
-            }
+            let filled = leg.filled;
+            left -= carrier.blocks_for(cqi, filled).unwrap_or(0) as u32;
+            self.count_bytes(number, filled, tti, scheduler);
             self.schedule.push(number);
         }
         left
@@ -345,7 +346,6 @@ impl Cell {
             ..
         } = best;
         let Unit { carrier, delay, .. } = self.settings;
-        let span = self.span(port.begin.0 / carrier.tti.0);
         let leg = &mut self.legs[number as usize];
         let before = leg.filled;
         let blocks = |bytes| carrier.blocks_for(cqi, bytes).unwrap_or(0);
@@ -381,11 +381,10 @@ impl Cell {
         }
         let most = u64::from(carrier.bytes(cqi, most as u32));
         leg.filled = leg.filled.min(most);
-        leg.count_bytes(leg.filled - before, span, config.scheduler);
-        if let Some(scheduler) = &mut self.scheduler {
-            scheduler.sent(port.begin.0, leg.user, leg.filled - before);
-        }
-        (blocks(leg.filled) - blocks(before)) as u32
+        let filled = leg.filled;
+        let tti = port.begin.0 / carrier.tti.0;
+        self.count_bytes(number, filled - before, tti, config.scheduler);
+        (blocks(filled) - blocks(before)) as u32
     }
 
     /// Begin a TTI: the devices decode the blocks of the last TTI, and the distributed unit sends new ones. flows:

@@ -179,11 +179,13 @@ impl RanConfig {
                 "{units} distributed units for {users} users: write 1 to {most} units"
             ));
         }
-        let stops = self.through.len();
-        if stops > 127 || self.through.contains(&self.host) {
-            return refuse(format!(
-                "{stops} hosts of the core: write at most 127, without the central unit"
-            ));
+        if self.through.len() > 127 {
+            return refuse("more than 127 hosts of the core: remove some from 'through'");
+        }
+        if self.through.contains(&self.host) {
+            return refuse(
+                "the central unit is among the hosts of the core: remove it from 'through'",
+            );
         }
         if self.dual && units < 2 {
             return refuse("dual connectivity needs two distributed units: write dus = 2");
@@ -247,7 +249,7 @@ impl RanConfig {
     /// Return whether the admission drops packets that it has admitted.
     pub fn drops_admitted(&self) -> bool {
         match &self.admission_header {
-            Some(header) => header.option(),
+            Some(header) => header.facts().option != 0,
             None => self.admission == Some(Admission::Lqd),
         }
     }

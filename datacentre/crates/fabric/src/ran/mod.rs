@@ -59,26 +59,6 @@ pub struct Table {
     pub columns: Vec<(&'static str, Vec<f64>)>,
 }
 
-impl Table {
-    /// Append the rows of another table by the names of its columns. Missing values are NaN.
-    pub fn append(&mut self, other: Self) {
-        let rows = self.columns.first().map_or(0, |it| it.1.len());
-        let more = other.columns.first().map_or(0, |it| it.1.len());
-        for (name, values) in other.columns {
-            match self.columns.iter_mut().find(|it| it.0 == name) {
-                Some((_, column)) => column.extend(values),
-                None => {
-                    let column = std::iter::repeat_n(f64::NAN, rows).chain(values);
-                    self.columns.push((name, column.collect()));
-                }
-            }
-        }
-        for (_, column) in &mut self.columns {
-            column.resize(rows + more, f64::NAN);
-        }
-    }
-}
-
 /// Number of packets at the central unit since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
@@ -146,9 +126,9 @@ impl Ran {
     /// configuration names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
-        let policy = &config.admission_header;
+        let policy = config.admission_header.as_ref();
         let by_flow = match &config.scheduler_header {
-            Some(header) => header.option(),
+            Some(header) => header.facts().option != 0,
             None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
         };
         let harq = Harq {
@@ -171,19 +151,11 @@ impl Ran {
                 cell_of[leg.queue as usize] = number;
             }
         }
+        let (capacity, limit) = (config.capacity(admission), config.user_packets);
+        let mut buffer = Buffer::new(admission, capacity, limit, queues, by_flow);
+        buffer.policy = policy.map(|it| foreign::Admission::new(it, queues, seed));
         Self {
-            buffer: Buffer::new(
-                admission,
-                config.capacity(admission),
-                config.user_packets,
-                queues,
-                by_flow,
-            )
-            .with_policy(
-                policy
-                    .as_ref()
-                    .map(|it| foreign::Admission::new(it, queues, seed)),
-            ),
+            buffer,
             cells,
             cell_of,
             flows: vec![0; config.users as usize],
@@ -203,14 +175,9 @@ impl Ran {
 
     /// Set the time of calls without one.
     pub fn set_time(&mut self, now: Picos) {
-        self.buffer.set_time(now);
-    }
-
-    /// Return the error of a C header that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        let mut schedulers = self.cells.iter().filter_map(|it| it.scheduler.as_ref());
-        let failure = schedulers.find_map(foreign::Scheduler::failure);
-        failure.or_else(|| self.buffer.failure())
+        if let Some(policy) = &mut self.buffer.policy {
+            policy.now = now.0;
+        }
     }
 
     /// Return when [`step`](Self::step) must be called next; `None` while the network has no packets.

@@ -4,56 +4,23 @@ use std::hash::BuildHasherDefault;
 
 use cellbed_foreign::{self as foreign, Ask};
 
-use super::{MobileUsers, Transport, packets, wire_size};
+use super::{Transport, packets, wire_size};
 use crate::units::{FlowId, HostId, Picos};
-use crate::{Discipline, FULL_PACKET, Fabric, HEADER, Kind, Multiply, PRIORITIES, Packet};
-
-/// Return the support of mobile users of a header.
-pub(super) fn mobile_users(header: &foreign::TransportHeader) -> MobileUsers {
-    match header.options().2 {
-        1 => MobileUsers::CentralUnit,
-        2 => MobileUsers::EndToEnd,
-        _ => MobileUsers::None,
-    }
-}
-
-/// Return the discipline of ports of a header.
-pub(super) fn discipline(header: &foreign::TransportHeader) -> Discipline {
-    match header.options().0 {
-        1 => Discipline::Priority,
-        2 => Discipline::Smallest,
-        _ => Discipline::DropTail,
-    }
-}
+use crate::{FULL_PACKET, Fabric, HEADER, Kind, Multiply, PRIORITIES, Packet};
 
 /// All hosts.
 #[derive(Debug)]
-pub struct ForeignHosts {
-    inner: foreign::Transport<BuildHasherDefault<Multiply>>,
-    pub(super) users: MobileUsers,
-}
+pub struct ForeignHosts(foreign::Transport<BuildHasherDefault<Multiply>>);
 
 impl ForeignHosts {
     pub(super) fn new(header: &foreign::TransportHeader, net: &Fabric, seed: u64) -> Self {
-        Self {
-            inner: foreign::Transport::new(header, net.topology().hosts(), seed),
-            users: mobile_users(header),
-        }
-    }
-
-    /// Return the error of the header that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.inner.failure()
+        let hosts = net.topology().hosts();
+        Self(foreign::Transport::new(header, hosts, seed))
     }
 }
 
 /// Return the packet of a header, or an error if no host could send it.
-fn check(
-    net: &Fabric,
-    flow: &foreign::Flow,
-    from: u32,
-    sent: &foreign::Packet,
-) -> Result<Packet, String> {
+fn check(flow: &foreign::Flow, from: u32, sent: &foreign::Packet) -> Result<Packet, String> {
     let foreign::Packet {
         to,
         size,
@@ -61,43 +28,33 @@ fn check(
         priority,
         ..
     } = *sent;
-    let (hosts, id) = (net.topology().hosts(), flow.id);
-    if from.max(to) >= hosts || from == to {
-        return Err(format!(
-            "sends from host {from} to host {to}: hosts are 0 to {}",
-            hosts - 1
-        ));
-    }
-    if !(HEADER..=FULL_PACKET).contains(&size) {
-        return Err(format!(
-            "sends a packet of {size} bytes: write {HEADER} to {FULL_PACKET}"
-        ));
-    }
-    if size > HEADER && sequence >= flow.packets {
-        return Err(format!(
-            "sends data packet {sequence} of flow {id}, which has {} packets",
-            flow.packets
-        ));
-    }
-    if size > HEADER && size != wire_size(flow.bytes, sequence) {
+    let (id, packets) = (flow.id, flow.packets);
+    let ends = (flow.source, flow.destination);
+    let data = size > HEADER;
+    Err(if (from, to) != ends && (to, from) != ends {
+        let (source, destination) = ends;
+        format!(
+            "sends a packet of flow {id} from host {from} to host {to}: its hosts are {source} and {destination}"
+        )
+    } else if !(HEADER..=FULL_PACKET).contains(&size) {
+        format!("sends a packet of {size} bytes: write {HEADER} to {FULL_PACKET}")
+    } else if data && sequence >= packets {
+        format!("sends data packet {sequence} of flow {id}, which has {packets} packets")
+    } else if data && size != wire_size(flow.bytes, sequence) {
         let right = wire_size(flow.bytes, sequence);
-        return Err(format!(
-            "sends data packet {sequence} of flow {id} with {size} bytes: it has {right}"
-        ));
-    }
-    if usize::from(priority) >= PRIORITIES {
-        return Err(format!(
-            "sends a packet of priority {priority}: write 0 to {}",
-            PRIORITIES - 1
-        ));
-    }
-    Ok(Packet {
-        priority,
-        sequence,
-        rank: sent.rank,
-        value: sent.value,
-        ecn_capable: sent.ecn_capable != 0,
-        ..Packet::new(FlowId(id), HostId(to), Kind(sent.kind), size)
+        format!("sends data packet {sequence} of flow {id} with {size} bytes: it has {right}")
+    } else if usize::from(priority) >= PRIORITIES {
+        let most = PRIORITIES - 1;
+        format!("sends a packet of priority {priority}: write 0 to {most}")
+    } else {
+        return Ok(Packet {
+            priority,
+            sequence,
+            rank: sent.rank,
+            value: sent.value,
+            ecn_capable: sent.ecn_capable != 0,
+            ..Packet::new(FlowId(id), HostId(to), Kind(sent.kind), size)
+        });
     })
 }
 
@@ -105,9 +62,7 @@ fn check(
 fn network(net: &mut Fabric) -> impl FnMut(Ask<'_>) -> Result<u64, String> {
     |ask| {
         match ask {
-            Ask::Send(flow, from, packet) => {
-                net.send(HostId(from), check(net, flow, from, packet)?)
-            }
+            Ask::Send(flow, from, packet) => net.send(HostId(from), check(flow, from, packet)?),
             Ask::Wake(at, token) => net.wake(Picos(at), token),
             Ask::Kick(host) => net.kick(HostId(host)),
             Ask::Backlog(host) => return Ok(net.card_backlog(HostId(host))),
@@ -125,7 +80,7 @@ impl Transport for ForeignHosts {
         let mut described = foreign::Flow::new(id.0, hosts, packets(flow.bytes), flow.bytes);
         described.user = flow.user.unwrap_or(foreign::NONE);
         let now = net.now().0;
-        self.inner.start(&mut network(net), described, now);
+        self.0.start(&mut network(net), described, now);
     }
 
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
@@ -134,7 +89,7 @@ impl Transport for ForeignHosts {
             return;
         }
         let arrives = packet.size > HEADER && packet.to == net.flow(id).destination;
-        if arrives && self.inner.note(id.0, packet.sequence) {
+        if arrives && self.0.note(id.0, packet.sequence) {
             net.finish(id);
         }
         let received = foreign::Packet {
@@ -148,18 +103,18 @@ impl Transport for ForeignHosts {
             ecn_capable: packet.ecn_capable.into(),
             ecn: packet.ecn.into(),
         };
-        self.inner.receive(&mut network(net), id.0, &received, now);
+        self.0.receive(&mut network(net), id.0, &received, now);
     }
 
     fn wake(&mut self, net: &mut Fabric, token: u64) {
         let now = net.now().0;
-        self.inner.wake(&mut network(net), token, now);
+        self.0.wake(&mut network(net), token, now);
     }
 
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let now = net.now().0;
-        let (flow, packet) = self.inner.pull(&mut network(net), host.0, now)?;
-        let checked = check(net, &flow, host.0, &packet);
-        checked.map_err(|text| self.inner.refuse(&text)).ok()
+        let (flow, packet) = self.0.pull(&mut network(net), host.0, now)?;
+        let checked = check(&flow, host.0, &packet);
+        checked.map_err(|text| self.0.refuse(&text)).ok()
     }
 }

@@ -149,11 +149,6 @@ impl Mobile {
         }
     }
 
-    /// Return the error of the transport's header that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        self.inner.failure()
-    }
-
     /// Return the radio access networks.
     pub fn rans(&self) -> &[Ran] {
         self.access.rans()

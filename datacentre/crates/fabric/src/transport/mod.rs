@@ -128,7 +128,11 @@ macro_rules! transports {
             pub fn discipline(&self) -> Discipline {
                 match self {
                     $(Self::$name(_) => <$constants>::PORTS,)*
-                    Self::Foreign(header) => foreign::discipline(header),
+                    Self::Foreign(header) => match header.facts().ports {
+                        1 => Discipline::Priority,
+                        2 => Discipline::Smallest,
+                        _ => Discipline::DropTail,
+                    },
                 }
             }
 
@@ -136,7 +140,7 @@ macro_rules! transports {
             pub fn mark_above(&self) -> Option<u64> {
                 match self {
                     $(Self::$name(_) => <$constants>::MARK_ABOVE,)*
-                    Self::Foreign(header) => Some(header.options().1).filter(|&bytes| bytes > 0),
+                    Self::Foreign(header) => Some(header.facts().mark_above).filter(|&bytes| bytes > 0),
                 }
             }
 
@@ -144,7 +148,11 @@ macro_rules! transports {
             pub fn mobile_users(&self) -> MobileUsers {
                 match self {
                     $(Self::$name(_) => <$constants>::MOBILE,)*
-                    Self::Foreign(header) => foreign::mobile_users(header),
+                    Self::Foreign(header) => match header.facts().users {
+                        1 => MobileUsers::CentralUnit,
+                        2 => MobileUsers::EndToEnd,
+                        _ => MobileUsers::None,
+                    },
                 }
             }
         }
@@ -157,16 +165,6 @@ macro_rules! transports {
             Foreign(ForeignHosts),
             /// Another transport, with mobile users.
             Mobile(Box<Mobile>),
-        }
-
-        impl AnyTransport {
-            fn mobile_users(&self) -> MobileUsers {
-                match self {
-                    $(Self::$name(_) => <$constants>::MOBILE,)*
-                    Self::Foreign(hosts) => hosts.users,
-                    Self::Mobile(_) => MobileUsers::Own,
-                }
-            }
         }
 
         /// Calls a method of the variant's transport.
@@ -197,12 +195,16 @@ transports! {
 
 impl AnyTransport {
     /// Return the transport with mobile users behind some of the hosts. configs: [checked](RanConfig::check) ones.
-    pub fn with_rans(self, configs: Vec<RanConfig>, seed: u64) -> Result<Self, DescriptionError> {
+    /// users: support of the transport.
+    pub fn with_rans(
+        self,
+        users: MobileUsers,
+        configs: Vec<RanConfig>,
+        seed: u64,
+    ) -> Result<Self, DescriptionError> {
         let drops = configs.iter().any(RanConfig::drops_admitted);
-        let users = self.mobile_users();
         let text = match (self, users) {
             (Self::Pdcell(hosts), _) => return Ok(Self::Pdcell(hosts.with_rans(configs, seed))),
-            (_, MobileUsers::Own) => "there is one already",
             (_, MobileUsers::None) => {
                 "the transport repeats packets after microseconds, long before a device can answer: use another"
             }
@@ -217,35 +219,12 @@ impl AnyTransport {
         refuse(text)
     }
 
-    /// Return the measurements besides flows and ports. Tables of several radio access networks have a column with the
-    /// central unit's host.
-    pub fn tables(&self) -> Vec<Table> {
+    /// Return the measurements of each radio access network, with the host of its central unit.
+    pub fn tables(&self) -> impl Iterator<Item = (u32, Vec<Table>)> {
         let rans = self.rans();
         let by_unit = rans.iter().map(Ran::unit_count).sum::<usize>() > 1;
-        let mut merged: Vec<Table> = Vec::new();
-        for ran in rans {
-            for mut table in ran.tables(by_unit) {
-                if rans.len() > 1 {
-                    let hosts = vec![f64::from(ran.config().host); table.columns[0].1.len()];
-                    table.columns.insert(0, ("central_unit", hosts));
-                }
-                match merged.iter_mut().find(|it| it.name == table.name) {
-                    Some(before) => before.append(table),
-                    None => merged.push(table),
-                }
-            }
-        }
-        merged
-    }
-
-    /// Return the error of a C header that ended its use.
-    pub fn failure(&self) -> Option<&str> {
-        let own = match self {
-            Self::Foreign(hosts) => hosts.failure(),
-            Self::Mobile(mobile) => mobile.failure(),
-            _ => None,
-        };
-        own.or_else(|| self.rans().iter().find_map(Ran::failure))
+        rans.iter()
+            .map(move |ran| (ran.config().host, ran.tables(by_unit)))
     }
 
     /// Return the radio access networks.
