@@ -475,8 +475,8 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
             same = same if exact or interval.low is not None else "open"
         if claim.figure is not None:
             sized = magnitude(interval, claim.figure, claim.unit, exact=exact)
-        # An input cannot imply what the trials contradict.
-        if same != "no" and not made.isdisjoint(claim.made):
+        # An input cannot imply what the trials contradict or leave open.
+        if same in ("yes", "–") and not made.isdisjoint(claim.made):
             same = "stand-in"
             sized = same if claim.figure is not None else sized
     sentences = [claim.untried]
