@@ -28,14 +28,13 @@ from cellbed.support.units import SIZE
 _TIER = "(cloud|edge|endpoint)"
 _NAMES = [(re.compile(path), name) for path, name in (
     (r"(?:infrastructure|benchmark|execution_model)\.(\w+)", r"\1"),
-    (r"infrastructure\.network\.(?:overrides\.)?(\w+)", r"\1"),
+    (r"(?:infrastructure\.network|network\.mobile)\.(?:overrides\.)?(\w+)", r"\1"),
     (rf"infrastructure\.clusters\.{_TIER}\.resources\.vms\.(?:spec\.)?(\w+)", r"\1_\2"),
     (rf"layer\.{_TIER}\.infrastructure\.\w+\.(\w+)", r"\1_\2"),
     (rf"layer\.{_TIER}\.(?:infrastructure\.)?(?:\w+\.)?network\.preset", "wireless_network_preset"),
     (rf"layer\.{_TIER}\.(?:infrastructure\.)?(?:\w+\.)?network\.link\.{_TIER}\.(\w+)", r"\1_\2_\3"),
     (rf"compute\.{_TIER}\.(\w+)", r"\1_\2"),
     (rf"network\.core\.{_TIER}_deployment", r"\1_location"),
-    (r"network\.mobile\.(\w+)", r"\1"),
     (r"benchmark\.(?:pipeline\.)?0\.(?:config\.)?(\w+)", r"\1"),
     (r"benchmark\.pipeline\.0\.assign_to\.match\.cluster", "assigned"),
     (r"benchmark\.0\.layer\.(?:cloud|edge)\.(\w+)", r"application_worker_\1"),
@@ -261,9 +260,8 @@ class _Reader:
                 self.set_aside(rf"{tier}_.*|.*_{tier}_.*", f"there is no {tier} node")
             elif number == 1:
                 self.set_aside(rf"{tier}_(?:latency_\w+|throughput)", f"there is one {tier} node")
-        assigned = self.settings.get("assigned")
-        server = self._ids.get(assigned.value, "") if assigned is not None else ""
-        server = server if counts.get(server) else next(tier for tier in ("edge", "cloud", "endpoint") if counts[tier])
+        assigned = self._ids.get(self.settings["assigned"].value, "") if "assigned" in self.settings else ""
+        server = next(tier for tier in (assigned, "edge", "cloud", "endpoint") if counts.get(tier))
         app, workers = self._application(server, counts)
         duration = self.number("duration", 300 if app else 60, 1, 86_400)
         nodes = {tier: self._node(tier, counts[tier], server, workers) for tier in CLASSES if counts[tier]}
