@@ -133,7 +133,7 @@ class Law:
             name = signal.Signals(-done.returncode).name
             raise LawError(f"{self.path}: crashed in virtual time ({name}): a division by zero, or a wrong pointer?")
         if zero := _ZEROS.get(done.returncode):
-            raise LawError(f"{self.path}: set {zero} to 0 segments, with which TCP sends nothing: keep at least 1")
+            raise LawError(f"{self.path}: set {zero} to 0 segments, and TCP sends nothing: keep at least 1")
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise LawError(f"{self.path}: cannot run in virtual time: {_without_folders(reason, self.path)}")
@@ -171,7 +171,7 @@ def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Pat
 
 
 def _packaged(name: str) -> Path | None:
-    """Return an object that the package contains; None if it was built from other sources than those of the package."""
+    """Return an object that the package contains; None if its sources differ from the package's."""
     path = FOLDER / "objects" / _sources() / name
     return path if path.exists() else None
 
