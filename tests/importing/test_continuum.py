@@ -289,6 +289,15 @@ def test_a_given_delay_between_edge_and_cloud_is_kept(
     }  # fmt: skip
 
 
+def test_sums_of_delays_and_high_rates_are_quantities(tmp_path: Path) -> None:
+    lines = ["cloud_edge_latency_avg=0.3", "edge_endpoint_latency_avg=0.1", "cloud_endpoint_latency_avg=0.2",
+             "edge_endpoint_throughput=1000000", "edge_endpoint_latency_var=0.00001"]  # fmt: skip
+    text = "[infrastructure]\nedge_nodes=1\ncloud_nodes=1\nendpoint_nodes=1\nnetwork_emulation=True\n"
+    made, _ = imported(tmp_path, ("a.cfg", text + "\n".join(lines)))
+    assert (made["links"]["mobile"]["up"], made["links"]["mobile"]["base_delay"]) == ("1000000 Mbit/s", "0 ms")
+    assert made["links"]["core"]["edge"] == "0.1 ms"
+
+
 def mappings(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         yield value

@@ -177,6 +177,11 @@ def _canonical(setting: _Setting) -> str:
     return path
 
 
+def _text(number: float, unit: str) -> str:
+    """Return a quantity without the exponent that other formats have."""
+    return f"{round(number, 4):.10g} {unit}"
+
+
 class _Reader:
     """Settings by their names in Continuum's INI file."""
 
@@ -231,7 +236,7 @@ class _Reader:
             self.note("differs", setting, f"'{setting.value[:40]}' is not a number: {default:g} is used")
             return default
         power = "kmgt".index(match[2].lower()) - "kmgt".index(unit) if match[2] else 0
-        found = float(match[1]) * 1024.0**power
+        found = round(float(match[1]) * 1024.0**power, 4)
         if not low <= found <= high:
             self.note("differs", setting, f"a scenario has {low:g} to {high:g}")
         return min(max(found, low), high)
@@ -326,23 +331,27 @@ class _Reader:
             shared = self._share(paths)
             top = max((path.rate for path in paths.values()), default=_RATES.get(preset, 1000.0))
             for tier, path in paths.items():
-                link: Any = path.location or f"{path.delay - shared:g} ms"
+                link: Any = path.location or _text(path.delay - shared, "ms")
                 if path.rate < top or (path.rate < 1000 and preset not in _RATES):
-                    link = {"kind": "delay", "delay": link, "rate": f"{path.rate:g} Mbit/s"}
+                    link = {"kind": "delay", "delay": link, "rate": _text(path.rate, "Mbit/s")}
                 if path.internal_rate:
-                    sites[tier] = {"core": link, "delay": f"{path.port:g} ms", "rate": f"{path.internal_rate:g} Mbit/s"}
+                    sites[tier] = {
+                        "core": link,
+                        "delay": _text(path.port, "ms"),
+                        "rate": _text(path.internal_rate, "Mbit/s"),
+                    }
                 else:
                     core[tier] = link
             trace = _RECORDED.get(preset, ("", ""))[0]
-            usual = {way: f"{trace}.{way}" if trace else f"{top:g} Mbit/s" for way in mobile}
+            usual = {way: f"{trace}.{way}" if trace else _text(top, "Mbit/s") for way in mobile}
             deviation = paths[server].deviation if server in paths else 0.0
             for tier, path in paths.items():
                 if path.deviation != deviation:
                     text = f"{path.deviation:g} ms to {tier}: the mobile link varies as between endpoint and {server}"
                     self.note("differs", path.varied or origin, text)
-            delay: Any = f"{shared:g} ms"
+            delay: Any = _text(shared, "ms")
             if deviation:
-                delay = {"kind": "normal", "mean": delay, "deviation": f"{deviation:g} ms", "reorder": True}
+                delay = {"kind": "normal", "mean": delay, "deviation": _text(deviation, "ms"), "reorder": True}
             queue = {"kind": "droptail", "limit": "1000 packets"} if preset in _RATES else {"kind": "infinite"}
             mobile = {way: mobile[way] or usual[way] for way in usual} | {"base_delay": delay, "queue": queue}
         links = {**({"mobile": mobile} if counts["endpoint"] else {}), **({"core": core} if core else {})}
