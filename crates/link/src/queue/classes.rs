@@ -125,7 +125,8 @@ impl<P> QueueDiscipline<P> for Classes<P> {
         let item = self.lines[index].pop()?;
         if let Some(weight) = self.config.classes[index].weight {
             self.virtual_time = self.starts[index];
-            self.starts[index] += (item.size.0 << 16) / u64::from(weight.get());
+            let cost = (item.size.0 << 16) / u64::from(weight.get());
+            self.starts[index] = self.starts[index].saturating_add(cost);
         }
         Some(item)
     }
@@ -238,6 +239,15 @@ mod tests {
         let admitted =
             |queue: &mut _, dscp| (0..5).filter(|&it| push(queue, dscp, it, 1000)).count();
         assert_eq!((admitted(&mut queue, 46), admitted(&mut queue, 0)), (2, 3));
+    }
+
+    #[test]
+    fn sizes_beyond_all_packets_do_not_overflow() {
+        let mut queue = queue(serde_json::json!({"classes": [{"weight": 1}]}));
+        for number in 0..3 {
+            push(&mut queue, 0, number, u64::MAX >> 16);
+        }
+        assert_eq!(std::iter::from_fn(|| pop(&mut queue)).count(), 3);
     }
 
     #[test]
