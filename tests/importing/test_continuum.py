@@ -177,7 +177,7 @@ def test_an_experiment_and_its_profile_become_a_scenario(tmp_path: Path) -> None
     }
     assert made["links"]["core"] == {
         "edge": "0 ms",
-        "cloud": {"kind": "delay", "delay": "37.5 ms", "rate": "5 Mbit/s"},
+        "cloud": {"kind": "delay", "delay": "20 ms", "rate": "5 Mbit/s"},
     }
     assert made["links"]["mobile"]["up"] == "7.21 Mbit/s"
     assert made["links"]["mobile"]["base_delay"]["deviation"] == "5 ms"
@@ -185,8 +185,9 @@ def test_an_experiment_and_its_profile_become_a_scenario(tmp_path: Path) -> None
         "kind": "translation", "client": "endpoint", "server": "cloud", "rate": "0.5 /s",
     }  # fmt: skip
     differs = notes(found, "differs")
-    assert differs["cloud_edge_latency_avg"] == "20 ms between edge and cloud; here 37.5 ms"
-    assert differs["edge_endpoint_latency_var"].startswith("2.5 ms")
+    overrides = "infrastructure.network.overrides.cloud_edge_latency_avg"
+    assert differs[overrides] == "between endpoint and cloud: 27.5 ms, not 45 ms"
+    assert differs["infrastructure.network.wireless_preset"].startswith("2.5 ms to edge")
     assert {"use.environment", "software.modules.0.config.kube_version"} <= set(notes(found, "not mapped"))
 
 
@@ -254,6 +255,49 @@ def test_without_emulation_links_neither_delay_nor_limit(tmp_path: Path) -> None
     assert notes(found, "not needed")["infrastructure.wireless_network_preset"] == "network emulation is off"
 
 
+@pytest.mark.parametrize(
+    ("given", "edge", "cloud", "text"),
+    [
+        ({}, 7.5, 45, ""),
+        ({"cloud_edge": 40}, 7.5, 45, ""),
+        ({"cloud_edge": 20}, 7.5, 27.5, "between endpoint and cloud: 27.5 ms, not 45 ms"),
+        ({"cloud_edge": 90}, 7.5, 82.5, "between endpoint and cloud: 82.5 ms, not 45 ms"),
+        ({"cloud_edge": 20, "cloud_endpoint": 45}, 25, 45, "between endpoint and edge: 25 ms, not 7.5 ms"),
+        ({"cloud_edge": 20, "cloud_endpoint": 45, "edge_endpoint": 9}, 9, 45, "36 ms between edge and cloud"),
+        ({"cloud_edge": 20, "edge": 4}, 7.5, 23.5, "between endpoint and cloud: 23.5 ms, not 45 ms"),
+    ],
+)
+def test_a_given_delay_between_edge_and_cloud_is_kept(
+    given: dict[str, float], edge: float, cloud: float, text: str, tmp_path: Path
+) -> None:
+    lines = [f"{name}_latency_avg = {value}\n" for name, value in given.items()]
+    nodes = f"cloud_nodes = 1\nendpoint_nodes = 1\nedge_nodes = {2 if 'edge' in given else 1}\n"
+    made, found = imported(tmp_path, ("a.cfg", f"[infrastructure]\n{nodes}network_emulation = True\n{''.join(lines)}"))
+    mobile = made["links"]["mobile"]["base_delay"]["mean"]
+    core = {"edge": "0 ms", **made["links"]["core"]}
+    port = made.get("sites", {}).get("edge", {"core": core["edge"], "delay": "0 ms"})
+    to_edge = sum(float(part.split()[0]) for part in (port["core"], port["delay"]))
+    delays = [float(each.split()[0]) for each in (mobile, core["cloud"])]
+    assert delays[0] + to_edge == pytest.approx(edge)
+    assert sum(delays) == pytest.approx(cloud)
+    if "cloud_edge" in given and "edge_endpoint" not in given:
+        assert to_edge + delays[1] == pytest.approx(given["cloud_edge"])
+    differs = [note for note in found.notes if note.level == "differs" and "latency_avg" in note.key]
+    assert (differs[0].text if differs else "").startswith(text)
+    assert {note.key.partition(".")[2] for note in found.notes} <= {
+        "network_emulation", *(f"{name}_latency_avg" for name in given),
+    }  # fmt: skip
+
+
+def test_sums_of_delays_and_high_rates_are_quantities(tmp_path: Path) -> None:
+    lines = ["cloud_edge_latency_avg=0.3", "edge_endpoint_latency_avg=0.1", "cloud_endpoint_latency_avg=0.2",
+             "edge_endpoint_throughput=1000000", "edge_endpoint_latency_var=0.00001"]  # fmt: skip
+    text = "[infrastructure]\nedge_nodes=1\ncloud_nodes=1\nendpoint_nodes=1\nnetwork_emulation=True\n"
+    made, _ = imported(tmp_path, ("a.cfg", text + "\n".join(lines)))
+    assert (made["links"]["mobile"]["up"], made["links"]["mobile"]["base_delay"]) == ("1000000 Mbit/s", "0 ms")
+    assert made["links"]["core"]["edge"] == "0.1 ms"
+
+
 def mappings(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         yield value
@@ -312,7 +356,9 @@ def test_an_odd_value_does_not_refuse_the_file(before: str, after: str, text: st
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ":1: no nodes"),
+        ("", "a.cfg:1: no nodes"),
+        ("[infrastructure]\nedge_nodes = two\n", "a.cfg:2: infrastructure.edge_nodes: 'two' is not a number of nodes"),
+        ("[infrastructure]\nedge_nodes =\n", "a.cfg:2: infrastructure.edge_nodes: '' is not a number of nodes"),
         ("[infrastructure]\nedge_nodes = 0\n", ":2: no nodes: write cloud_nodes"),
         ("- 1", "a.cfg:1: not a configuration of Continuum"),
         ("a: [", "a.cfg:2: not YAML"),

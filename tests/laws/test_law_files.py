@@ -70,7 +70,8 @@ def test_malformed_law_is_refused_with_its_path(tmp_path: Path, name: str, conte
         ({"ack": "extern int missing(void); window->ssthresh = missing();"}, "undefined symbol: missing"),
         ({"ack": "law->unused = 100 / sample->lost;"}, "crashed in virtual time"),
         ({"ack": "*(volatile u32 *)8 = 1;"}, "crashed in virtual time"),
-        ({"window": 0}, "window of 0 segments"),
+        ({"window": 0}, "set cwnd to 0 segments"),
+        ({"ack": "window->ssthresh = 0;"}, "set ssthresh to 0 segments, .*: keep at least 1"),
     ],
 )
 def test_faulty_law_is_one_line_with_its_file_and_no_other_folder(
@@ -92,9 +93,12 @@ def test_missing_function_of_a_law_is_named(tmp_path: Path) -> None:
         read(tmp_path / "mine.h").compiled("host")
 
 
-def test_unknown_law_is_refused_with_a_near_name() -> None:
-    with pytest.raises(LawError, match=r"'vegass'.*vegas.*cellbed cc ls"):
-        find("vegass", Path())
+@pytest.mark.parametrize(
+    ("name", "near"), [("vegass", "vegas"), ("htcp", "htcp-cellbed"), ("highspeed", "highspeed-cellbed")]
+)
+def test_unknown_law_is_refused_with_a_near_name(name: str, near: str) -> None:
+    with pytest.raises(LawError, match=rf"'{name}': did you mean '{near}'\? see `cellbed cc ls`"):
+        find(name, Path())
 
 
 @pytest.mark.parametrize("target", ["host", "kernel"])

@@ -241,14 +241,25 @@ def test_congestion_control_that_the_machine_refuses_to_nodes(tmp_path: Path, mo
     assert 'net.ipv4.tcp_allowed_congestion_control="reno westwood"' in problem
 
 
-def test_only_a_real_run_needs_a_congestion_control_of_the_kernel() -> None:
-    text = GOOD + '[transport]\ncongestion_control = "xyzzy"\n'
+@pytest.mark.parametrize(
+    ("name", "real", "virtual"),
+    [
+        ("xyzzy", "try: sudo modprobe tcp_xyzzy", "see `cellbed cc ls`"),
+        ("htcp", "tcp_htcp, or write 'htcp-cellbed'", "did you mean 'htcp-cellbed'?"),
+        ("highspeed", "tcp_highspeed, or write 'highspeed-cellbed'", "did you mean 'highspeed-cellbed'?"),
+    ],
+)
+def test_only_a_real_run_needs_a_congestion_control_of_the_kernel(
+    name: str, real: str, virtual: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "available_congestion_controls", lambda: ("reno", "cubic"))
+    text = f'{GOOD}[transport]\ncongestion_control = "{name}"\n'
     scenario = parse(text, source="x.toml", folder=Path())
-    with pytest.raises(ScenarioError, match=r"^x\.toml:30: transport\.congestion_control: 'xyzzy' is"):
+    with pytest.raises(ScenarioError, match=rf"^x\.toml:30: transport\.congestion_control: '{name}' is .*{real}$"):
         testbed.check(scenario, text, "x.toml", running=False, limits=False)
     with pytest.raises(prediction.NoModelError) as caught:
         prediction.check(make_plan(scenario))
-    assert "no model in virtual time for\n  congestion control 'xyzzy'" in str(caught.value)
+    assert f"no model in virtual time for\n  congestion control '{name}': {virtual}\n" in str(caught.value)
     assert "kernel" not in str(caught.value)
 
 

@@ -147,9 +147,36 @@ def test_changes_are_values_of_the_link(folder: Path) -> None:
         ('up = "0 Mbit/s"', "up", ("a link begins with", "an outage is a change of it")),
         ('base_delay = { kind = "normal", mean = "20 ms" }', "base_delay.deviation", ('deviation = "3 ms"',)),
         ('queue = { kind = "dualpi2", ecn = true }', "queue.ecn", ("unknown key for kind = 'dualpi2'",)),
-        ('queue = { kind = "red", minimum = "30 kB" }', "queue", ("must be less than", "maximum = '90 kB'")),
+        ('queue = { kind = "red", minimum = "30 kB" }', "queue", ("must be less than", "maximum = '90000 B'")),
         ('queue = { kind = "classes" }', "queue.classes", ("missing", "dscp = [46]")),
         ('queue = { kind = "classes", classes = [] }', "queue.classes", ("0 classes: write 1 to 64",)),
+        ('queue = { kind = "classes", classes = 3 }', "queue.classes", ("3 is not a list: write classes = [",)),
+        (
+            'queue = { kind = "classes", classes = [{ dscp = 10 }] }',
+            "queue.classes[0].dscp",
+            ("list: write dscp = [46]",),
+        ),
+        (
+            'queue = { kind = "classes", classes = [{ weight = "2" }] }',
+            "queue.classes[0].weight",
+            ("write weight = 3",),
+        ),
+        ('queue = { kind = "classes", classes = [{ dscp = ["ef"] }] }', "queue.classes[0].dscp[0]", ("dscp = [46]",)),
+        (
+            'queue = { kind = "classes", classes = [{}, {}] }',
+            "queue.classes",
+            ("classes[0] gets no packets: write its",),
+        ),
+        (
+            'queue = { kind = "classes", classes = [{ limit = "100" }] }',
+            "queue.classes[0].limit",
+            ("'100' has no unit: write '100 MB' or '100 packets'",),
+        ),
+        (
+            'queue = { kind = "droptail", limit = "100 pkt" }',
+            "queue.limit",
+            ("unknown unit", "'1 MB' or '100 packets'"),
+        ),
         ('queue = { kind = "classes", classes = [{ dscp = [64] }] }', "queue.classes[0].dscp[0]", ("63",)),
         ('queue = { kind = "classes", classes = [{ weight = 0 }] }', "queue.classes[0].weight", ("1",)),
         (

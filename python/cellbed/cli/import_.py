@@ -16,10 +16,7 @@ def import_(
     kind: Annotated[Literal["compose", "kube", "continuum"], typer.Argument(help="Kind of the files.", metavar="KIND")],
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="A Compose file; manifests, or folders of them; or a configuration of Continuum and its profiles.",
-            metavar="FILE",
-        ),
+        typer.Argument(help="A Compose file; manifests, or folders; or files of Continuum.", metavar="FILE"),
     ],
     place: Annotated[
         list[str] | None,
@@ -29,14 +26,9 @@ def import_(
         list[str] | None,
         typer.Option("--map", metavar="IMAGE=LOCAL", help="Use an image of this machine instead; repeatable."),
     ] = None,
-    up: Annotated[
-        str | None,
-        _capacity("Uplink", ": a trace, or a rate such as '12 Mbit/s'. Default: Continuum's, else 5g-midband.up"),
-    ] = None,
+    up: Annotated[str | None, _capacity("Uplink", ": trace or rate. Default: Continuum's, else 5g-midband.up")] = None,
     down: Annotated[str | None, _capacity("Downlink", ". Default: Continuum's, else 5g-midband.down")] = None,
-    duration: Annotated[
-        str | None, typer.Option(help="Duration of the workload. Default: Continuum's, else 60 s.")
-    ] = None,
+    duration: Annotated[str | None, typer.Option(help="Of the workload. Default: Continuum's, else 60 s.")] = None,
     cpus: Annotated[float, typer.Option(help="CPUs of services without a limit.")] = 1.0,
     memory: Annotated[str, typer.Option(help="Memory of services without a limit.")] = "512 MiB",
     load: Annotated[
@@ -105,24 +97,21 @@ def import_(
             raise CellbedError(
                 f"{option}: {'manifests' if kind == 'kube' else 'configurations of Continuum'} have none: leave it out"
             )
-    imported = None
-    if kind == "kube":
-        manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
-        imported = importing.read_manifests([file for some in manifests for file in some])
-    elif kind == "compose":
-        if len(files) > 1:
-            merged = " ".join(f"-f {shlex.quote(str(each))}" for each in files)
-            raise CellbedError(
-                f"several Compose files: merge them with `docker compose {merged} config > resolved.yaml`"
-            )
-        imported = importing.read_compose(files[0], os.environ, profile or [])
-    if imported is not None and build:
-        importing.build(imported, choices)
+    if kind == "compose" and len(files) > 1:
+        merged = " ".join(f"-f {shlex.quote(str(each))}" for each in files)
+        raise CellbedError(f"several Compose files: merge them with `docker compose {merged} config > resolved.yaml`")
     command = shlex.join(["cellbed", *sys.argv[1:]])
-    if imported is not None:
-        written = importing.write(imported, choices, command)
-    else:
+    if kind == "continuum":
         written = importing.read_continuum(files, choices, command)
+    else:
+        if kind == "compose":
+            imported = importing.read_compose(files[0], os.environ, profile or [])
+        else:
+            manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
+            imported = importing.read_manifests([file for some in manifests for file in some])
+        if build:
+            importing.build(imported, choices)
+        written = importing.write(imported, choices, command)
     importing.save(written, out)
     losses = [note for note in written.notes if note.is_loss]
     if as_json:

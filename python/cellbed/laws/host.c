@@ -12,13 +12,15 @@ const u32 cellbed_law_owns_window = 0;
 /* Changes with the types that are passed. */
 const u32 cellbed_law_interface = sizeof(struct window) << 16 | sizeof(struct sample);
 const u32 cellbed_law_size = sizeof(struct law);
-/* Whether the law has set a window of 0. */
-u32 cellbed_law_no_window;
+/* What the law has set to 0: 1: cwnd, 2: ssthresh. */
+u32 cellbed_law_zero;
 
 static inline void cellbed_note_window(const struct window *window)
 {
 	if (!window->cwnd)
-		cellbed_law_no_window = 1;
+		cellbed_law_zero = 1;
+	else if (!window->ssthresh && !cellbed_law_zero)
+		cellbed_law_zero = 2;
 }
 
 void cellbed_law_init(struct law *law, struct window *window)

@@ -64,7 +64,7 @@ LAW_INLINE struct window window_of(struct connection *connection, struct tcp_soc
 LAW_INLINE void apply(struct connection *connection, struct tcp_sock *tp, const struct window *window)
 {
 	tp->snd_cwnd = law_min(law_max(window->cwnd, 1), LAW_LARGEST);
-	tp->snd_ssthresh = window->ssthresh;
+	tp->snd_ssthresh = law_max(window->ssthresh, 1);
 #ifdef LAW_OWNS_WINDOW /* else TCP sets its own after each acknowledgement */
 	if (window->pacing_rate) {
 		((struct sock *)tp)->sk_pacing_rate = window->pacing_rate;
@@ -120,7 +120,7 @@ u32 cellbed_ssthresh(u64 *arguments)
 		return law_max(tp->snd_cwnd / 2, 2);
 	window = window_of(connection, tp);
 	law_event(&connection->law, &window, LAW_LOSS);
-	return window.ssthresh;
+	return law_max(window.ssthresh, 1);
 }
 
 SEC("struct_ops")

@@ -33,9 +33,9 @@ _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
 _COMPILER_MEMORY = 2 << 30
-_NO_WINDOW = 3
-"""Exit status of a law's trial after the law set a window of 0."""
-_TRIAL = f"""\
+_ZEROS = {3: "cwnd", 4: "ssthresh"}
+"""Part of the window that a law set to 0, by exit status of the law's trial."""
+_TRIAL = """\
 import ctypes, sys
 from cellbed import _core
 from cellbed.link import Link
@@ -43,8 +43,8 @@ from cellbed.path import Path, Tcp
 _core.load_law("trial", sys.argv[1])
 link = Link(rate="10 Mbit/s", delay="20 ms", queue="100 kB", loss="1 %")
 Path(link, link).downloads(sizes=[5_000_000], tcp=Tcp(control="trial"), until=60 * 10**9)
-if ctypes.c_uint32.in_dll(ctypes.CDLL(sys.argv[1]), "cellbed_law_no_window").value:
-    sys.exit({_NO_WINDOW})
+if zero := ctypes.c_uint32.in_dll(ctypes.CDLL(sys.argv[1]), "cellbed_law_zero").value:
+    sys.exit(2 + zero)
 """
 _COMPARED = "Compared: "
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
@@ -135,8 +135,8 @@ class Law:
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
             raise LawError(f"{self.path}: crashed in virtual time ({name}): a division by zero, or a wrong pointer?")
-        if done.returncode == _NO_WINDOW:
-            raise LawError(f"{self.path}: set a window of 0 segments, which sends nothing: keep at least 1")
+        if zero := _ZEROS.get(done.returncode):
+            raise LawError(f"{self.path}: set {zero} to 0 segments, and TCP sends nothing: keep at least 1")
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise LawError(f"{self.path}: cannot run in virtual time: {_without_folders(reason, self.path)}")
@@ -146,14 +146,9 @@ class Law:
 def compile_header(source: Path, header: Path, state: str, macros: Sequence[str] = ()) -> Path:
     """Return the shared object of a C header of the user, from the user's cache.
 
-    Args:
-        source: The C file that includes the header and exports its functions, in the folder of the interface.
-        header: The header.
-        state: What holds the header's variables, in errors.
-        macros: Definitions for the C file, such as ``NAME=VALUE``.
-
-    Raises:
-        LawError: The header cannot be compiled, or has variables outside of its state.
+    source: exports the header's functions, in the folder of the interface. state: what holds the header's variables, in
+    errors. macros: definitions for `source`, such as ``NAME=VALUE``. Errors: :class:`LawError`, also for variables
+    outside of the state.
     """
     options = [*(f"-D{each}" for each in macros), "-include", str(header), "-shared", "-fPIC", "-nostartfiles"]
     if source.parent != FOLDER:
@@ -180,7 +175,7 @@ def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Pat
 
 
 def _packaged(name: str) -> Path | None:
-    """Return an object that the package contains; None if it was built from other sources than those of the package."""
+    """Return an object that the package contains; None if its sources differ from the package's."""
     path = FOLDER / "objects" / _sources() / name
     return path if path.exists() else None
 

@@ -210,13 +210,16 @@ class QueueLimit:
     packets: int | None = None
 
 
+_LIMIT = replace(SIZE, examples=("1 MB", "100 packets"))
+
+
 def _read_limit(text: str, _folder: Path) -> QueueLimit:
     count, _, unit = text.strip().partition(" ")
     if unit.strip() in ("packet", "packets"):
         if not count.isdecimal() or not count.isascii() or not 1 <= len(count) <= 9 or int(count) < 1:
             raise UnitError(f"{plainly(text)} is not a whole number of packets: write '100 packets'")
         return QueueLimit(packets=int(count))
-    size = int(SIZE.parse(text))
+    size = int(_LIMIT.parse(text))
     if size < 1500:
         raise UnitError(f"'{text}' is smaller than one packet: write at least '1500 B'")
     return QueueLimit(bytes=size)
@@ -227,9 +230,9 @@ QUEUE_LIMIT = TextField(
     lambda limit: SIZE.format(limit.bytes) if limit.bytes is not None else f"{limit.packets} packets",
     {
         "anyOf": [{"pattern": SIZE.pattern()}, {"pattern": r"^\s*[1-9][0-9]{0,8} +packets?\s*$"}],
-        "examples": ["1 MB", "100 packets"],
+        "examples": [*_LIMIT.examples],
     },
-    lambda number: f"'{number or 1} MB' or '{number or 100} packets'",
+    _LIMIT.remedy,
     lambda _name, limit: {"packets": limit.packets, "bytes": limit.bytes},
 )
 

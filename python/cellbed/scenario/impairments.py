@@ -73,7 +73,7 @@ OutageEachWay = Annotated[
     Ways[Points],
     EachWay(Outages, []),
     Field(
-        description="Outages, pairs of begin and length: nothing leaves the bottleneck, packets wait in its queue.",
+        description="Outages: nothing leaves the bottleneck, packets wait in its queue.",
         examples=[_EXAMPLE],
     ),
 ]

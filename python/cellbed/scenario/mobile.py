@@ -74,9 +74,7 @@ class Fallback(_Later):
     down: Annotated[LinkCapacity, LINK_CAPACITY] = Field(
         description="Downlink capacity of the second radio.", examples=["189 Mbit/s"]
     )
-    when: Annotated[Rule, RULE] = Field(
-        description="Times of the second radio: pairs of begin and length, or a table.", examples=[[["20 s", "10 s"]]]
-    )
+    when: Annotated[Rule, RULE] = Field(description="Times of the second radio.", examples=[[["20 s", "10 s"]]])
     interruption: Annotated[int, quantity(DURATION, "1 us", "10 s")] = Field(
         written("50 ms"), description="Duration of a change of the radio: nothing leaves the queue of the link."
     )
@@ -150,11 +148,9 @@ class MobileLink(Table):
     outage: OutageEachWay = written([])
     start: Offset = Field(written("0 s"), description="Start offset into traces and series.")
     loop: bool = Field(True, description="Repeat traces when they end.")
-    proxy: AnyProxy | None = Field(None, description="A proxy at the tower, which divides TCP connections in two.")
+    proxy: AnyProxy | None = Field(None, description="A proxy at the tower.")
     changes: list[Change] = Field([], description="Changes during the workload, in order of time.")
-    fallback: Fallback | None = Field(
-        None, description="A second radio, which has the link at times. Default: the link has one radio."
-    )
+    fallback: Fallback | None = Field(None, description="A second radio, which has the link at times.")
 
     def complete(self) -> Self:
         """Return the link without base delay in directions that replay a recording, unless a base delay was written."""

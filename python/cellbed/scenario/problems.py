@@ -72,7 +72,7 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
     for index, step in enumerate(location):
         inner = _child(here, step)
         is_kind = isinstance(here, Mapping) and here.get("kind") == step
-        if is_kind and isinstance(inner, str) and index < len(location) - 1:
+        if is_kind and index < len(location) - 1 and (isinstance(inner, str) or location[index + 1] == step):
             continue  # the table also has a key of this name
         if inner is not None:
             here = inner
@@ -229,6 +229,8 @@ def _sentence(path: Path, error: ErrorDetails, keys: _Keys) -> str:
             return f"{value} is not a number: {example}"
         case "bool_type":
             return f"{value} is not a boolean: write true or false, without quotes"
+        case "list_type":
+            return f"{value} is not a list: {example}"
         case "string_type":
             return f"{value} is not text: {example}"
         case "greater_than_equal":
@@ -264,7 +266,7 @@ def _example(path: Path, keys: _Keys) -> str:
     name = str(path[-1])
     field = keys.of(path[:-1]).get(name)
     if field is None:
-        return "remove it"
+        return _example(path[:-1], keys) if isinstance(path[-1], int) else "remove it"
     values = field.examples or _field_examples(field.metadata)
     model = _models(field.annotation)
     if model and not values:

@@ -134,9 +134,7 @@ def _make_table(kind: Kind, name: str, base: type[StageTable] | None, outer: Kin
     fields: dict[str, Any] = {} if name == kind.place else {"kind": (Literal[name], ...)}
     keys = {**kind.keys, **(outer.keys if outer else {})}
     if "packets" in keys:
-        limit = Field(
-            kind.schema.get("limit", "1 MB"), description="The most that waits in the queue, in bytes or packets."
-        )
+        limit = Field(kind.schema.get("limit", "1 MB"), description="The most that waits in the queue.")
         fields["limit"] = (Annotated[QueueLimit, QUEUE_LIMIT], limit)
         keys = {key: schema for key, schema in keys.items() if key not in _LIMITS}
     for key, schema in keys.items():

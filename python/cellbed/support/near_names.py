@@ -19,9 +19,12 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
         names: The names.
 
     Returns:
-        ``did you mean 'NAME'? ``, with a trailing space; empty if no name is near.
+        ``did you mean 'NAME'? ``, with a trailing space; empty if no name is near. A name that begins with the word and
+        a hyphen is nearest.
     """
-    near = difflib.get_close_matches(text[:100], list(names), n=1)
+    names = list(names)
+    begun = [name for name in names if name.startswith(f"{text}-")]
+    near = begun or difflib.get_close_matches(text[:100], names, n=1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.laws.kernel import compile_for_programs
-from cellbed.laws.law import Law, LawError
+from cellbed.laws.law import Law, LawError, load_shipped
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
@@ -96,7 +96,8 @@ def congestion_problem(name: str, present: Sequence[str] | None) -> str | None:
     if present is None or name in present:
         return None
     hint = did_you_mean(name, present)
-    remedy = "" if hint else f"; try: sudo modprobe tcp_{name}"
+    own = f", or write '{name}-cellbed'" if f"{name}-cellbed" in load_shipped() else ""
+    remedy = "" if hint else f"; try: sudo modprobe tcp_{name}{own}"
     return f"'{name}' is not available: {hint}this kernel has {' '.join(present)} now{remedy}"
 
 

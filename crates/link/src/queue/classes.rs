@@ -1,10 +1,12 @@
 //! Classes of packets by their DSCP: strict priority, then shares by weight.
 
+use std::num::NonZero;
+
 use crate::schema::JsonSchema;
 
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::packet::{DropReason, Item};
+use crate::packet::Item;
 use crate::time::{Duration, Time};
 
 /// Number of DSCPs (RFC 2474 §3), and the most classes.
@@ -26,12 +28,12 @@ pub struct ClassesConfig {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub struct ClassConfig {
-    /// DSCPs of the packets, 0 to 63.
-    #[schemars(inner(range(max = 63)))]
+    /// DSCPs; only the last class may have none.
+    #[schemars(inner(range(max = 63)), example = serde_json::json!([46]))]
     pub dscp: Vec<u8>,
     /// Share of the rate left by strict classes, relative to the other weights.
-    #[schemars(range(min = 1))]
-    pub weight: Option<u16>,
+    #[schemars(example = 3)]
+    pub weight: Option<NonZero<u16>>,
     /// Limit of the waiting packets, without the one in service.
     #[serde(flatten)]
     pub limit: Limit,
@@ -40,12 +42,12 @@ pub struct ClassConfig {
 impl Default for ClassesConfig {
     /// Expedited forwarding (RFC 3246) before all other packets.
     fn default() -> Self {
-        let class = |dscp| ClassConfig {
-            dscp,
+        let urgent = ClassConfig {
+            dscp: vec![46],
             ..ClassConfig::default()
         };
         Self {
-            classes: vec![class(vec![46]), class(vec![])],
+            classes: vec![urgent, ClassConfig::default()],
         }
     }
 }
@@ -66,19 +68,24 @@ impl<P> QueueDiscipline<P> for Classes<P> {
 
     fn check(config: &ClassesConfig) -> Result<(), String> {
         let mut seen = [false; DSCPS];
-        if config.classes.is_empty() || config.classes.len() > DSCPS {
-            let number = config.classes.len();
-            return Err(format!("{number} classes: there must be 1 to {DSCPS}"));
+        let number = config.classes.len();
+        if !(1..=DSCPS).contains(&number) {
+            return Err(format!("{number} classes: write 1 to {DSCPS}"));
         }
-        for &dscp in config.classes.iter().flat_map(|class| &class.dscp) {
-            match seen.get_mut(usize::from(dscp)) {
-                None => return Err(format!("DSCP {dscp}: the highest is 63")),
-                Some(true) => return Err(format!("DSCP {dscp} belongs to two classes")),
-                Some(seen) => *seen = true,
+        for (index, class) in config.classes.iter().enumerate() {
+            if class.dscp.is_empty() && index + 1 < number {
+                return Err(format!(
+                    "classes[{index}] gets no packets: write its dscp, or put it last, where unlisted DSCPs go"
+                ));
             }
-        }
-        if config.classes.iter().any(|class| class.weight == Some(0)) {
-            return Err("a weight of 0: leave it out, or give at least 1".into());
+            for &dscp in &class.dscp {
+                let Some(seen) = seen.get_mut(usize::from(dscp)) else {
+                    return Err(format!("DSCP {dscp}: write at most 63"));
+                };
+                if std::mem::replace(seen, true) {
+                    return Err(format!("DSCP {dscp} belongs to two classes: write it once"));
+                }
+            }
         }
         Ok(())
     }
@@ -103,15 +110,10 @@ impl<P> QueueDiscipline<P> for Classes<P> {
             serving: QueueLevel::default(),
             ..surcharge
         };
-        let line = &mut self.lines[index];
-        if !line.has_room(&self.config.classes[index].limit, &item, waiting) {
-            return Err((item, DropReason::QueueFull));
-        }
-        if line.is_empty() {
+        if self.lines[index].is_empty() {
             self.starts[index] = self.starts[index].max(self.virtual_time);
         }
-        line.push(item);
-        Ok(())
+        self.lines[index].admit(&self.config.classes[index].limit, item, waiting)
     }
 
     fn pop(&mut self, _now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
@@ -123,7 +125,8 @@ impl<P> QueueDiscipline<P> for Classes<P> {
         let item = self.lines[index].pop()?;
         if let Some(weight) = self.config.classes[index].weight {
             self.virtual_time = self.starts[index];
-            self.starts[index] += (item.size.0 << 16) / u64::from(weight.max(1));
+            let cost = (item.size.0 << 16) / u64::from(weight.get());
+            self.starts[index] = self.starts[index].saturating_add(cost);
         }
         Some(item)
     }
@@ -141,15 +144,17 @@ impl<P> QueueDiscipline<P> for Classes<P> {
     fn rank(&self, serving: Option<&Item<P>>) -> u32 {
         let next = self.next().into_iter();
         let classes = next.chain(serving.map(|item| self.class(item)));
-        let ranks = classes.map(|index| match self.config.classes[index].weight {
-            None => index as u32,
-            Some(_) => DSCPS as u32,
-        });
+        let ranks = classes.map(|index| self.class_rank(index));
         ranks.min().unwrap_or_default()
     }
 }
 
 impl<P> Classes<P> {
+    fn class_rank(&self, index: usize) -> u32 {
+        let strict = self.config.classes[index].weight.is_none();
+        if strict { index as u32 } else { DSCPS as u32 }
+    }
+
     fn class(&self, item: &Item<P>) -> usize {
         let classes = &self.config.classes;
         let listed = classes
@@ -161,10 +166,7 @@ impl<P> Classes<P> {
     /// Return the class that is served next: the first strict one with packets, else the one with the lowest start tag.
     fn next(&self) -> Option<usize> {
         let waiting = (0..self.lines.len()).filter(|&index| !self.lines[index].is_empty());
-        waiting.min_by_key(|&index| match self.config.classes[index].weight {
-            None => (false, index as u64),
-            Some(_) => (true, self.starts[index]),
-        })
+        waiting.min_by_key(|&index| (self.class_rank(index), self.starts[index]))
     }
 }
 
@@ -198,7 +200,7 @@ mod tests {
     #[test]
     fn strict_classes_are_served_in_their_order_and_others_share_the_rest() {
         let mut queue = queue(serde_json::json!({"classes": [
-            {"weight": 3}, {"dscp": [46]}, {"dscp": [34, 36]}, {"dscp": [8], "weight": 1},
+            {"dscp": [10], "weight": 3}, {"dscp": [46]}, {"dscp": [34, 36]}, {"dscp": [8], "weight": 1},
         ]}));
         // DSCP 0 belongs to the last class.
         for (dscp, packets) in [(0, 4), (34, 2), (46, 1), (36, 1)] {
@@ -240,6 +242,15 @@ mod tests {
     }
 
     #[test]
+    fn sizes_beyond_all_packets_do_not_overflow() {
+        let mut queue = queue(serde_json::json!({"classes": [{"weight": 1}]}));
+        for number in 0..3 {
+            push(&mut queue, 0, number, u64::MAX >> 16);
+        }
+        assert_eq!(std::iter::from_fn(|| pop(&mut queue)).count(), 3);
+    }
+
+    #[test]
     fn packet_in_service_gives_its_rank_to_the_queue() {
         let mut queue = queue(serde_json::json!({"classes": [{"dscp": [46]}, {"weight": 1}]}));
         push(&mut queue, 46, 0, 1000);
@@ -253,19 +264,19 @@ mod tests {
         for (table, problem) in [
             (
                 serde_json::json!({"classes": []}),
-                "0 classes: there must be 1 to 64",
+                "0 classes: write 1 to 64",
             ),
             (
                 serde_json::json!({"classes": [{"dscp": [64]}]}),
-                "DSCP 64: the highest is 63",
+                "DSCP 64: write at most 63",
             ),
             (
                 serde_json::json!({"classes": [{"dscp": [1]}, {"dscp": [1]}]}),
-                "DSCP 1 belongs to two classes",
+                "DSCP 1 belongs to two classes: write it once",
             ),
             (
-                serde_json::json!({"classes": [{"weight": 0}]}),
-                "a weight of 0: leave it out, or give at least 1",
+                serde_json::json!({"classes": [{"dscp": [1]}, {"weight": 2}, {}]}),
+                "classes[1] gets no packets: write its dscp, or put it last, where unlisted DSCPs go",
             ),
         ] {
             let config = serde_json::from_value(table).unwrap();

@@ -6,7 +6,7 @@ use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge, Timer};
 use crate::packet::{DropReason, Item};
 use crate::time::{Duration, Time};
-use crate::units::MTU;
+use crate::units::{Bytes, MTU};
 
 /// DualPI2's parameters. The default follows RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux
 /// and no limit.
@@ -123,17 +123,17 @@ impl<P> QueueDiscipline<P> for DualPi2<P> {
         surcharge: Surcharge,
         _dropped: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        let counted = item.size.max(MTU);
-        let level = surcharge.on(self.level().plus(counted));
-        if !self.config.limit.holds(level) {
-            return Err((item, DropReason::QueueFull));
-        }
-        if item.ecn.is_low_latency() {
-            self.low.push(item);
-        } else {
-            self.classic.push(item);
-        }
-        Ok(())
+        let (line, other) = match item.ecn.is_low_latency() {
+            true => (&mut self.low, &self.classic),
+            false => (&mut self.classic, &self.low),
+        };
+        let mut beside = surcharge.serving.and(other.level());
+        beside.bytes += Bytes(MTU.0.saturating_sub(item.size.0));
+        let surcharge = Surcharge {
+            serving: beside,
+            ..surcharge
+        };
+        line.admit(&self.config.limit, item, surcharge)
     }
 
     /// `dualpi2_dequeue` of RFC 9332 Appendix A.2 (Figure 7).
@@ -334,7 +334,6 @@ fn ramp(config: &DualPi2Config, sojourn: Duration) -> f64 {
 mod tests {
     use super::*;
     use crate::packet::{Ecn, Tag};
-    use crate::units::Bytes;
 
     fn item(ecn: Ecn, entered: Time) -> Item<Ecn> {
         Item::new(ecn, Bytes(1500), entered).tagged(Tag {

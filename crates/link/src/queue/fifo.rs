@@ -59,6 +59,21 @@ impl<P> Line<P> {
     pub(crate) fn has_room(&self, limit: &Limit, item: &Item<P>, surcharge: Surcharge) -> bool {
         limit.holds(surcharge.on(self.level().plus(item.size)))
     }
+
+    /// Append a packet, or give it back if the limit does not allow it.
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        limit: &Limit,
+        item: Item<P>,
+        surcharge: Surcharge,
+    ) -> Result<(), Refused<P>> {
+        if !self.has_room(limit, &item, surcharge) {
+            return Err((item, DropReason::QueueFull));
+        }
+        self.push(item);
+        Ok(())
+    }
 }
 
 /// The control of one line of packets: decides which packets enter and leave.
@@ -97,11 +112,7 @@ pub(crate) trait Control: Sized {
         surcharge: Surcharge,
         _: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        if !line.has_room(Self::limit(config), &item, surcharge) {
-            return Err((item, DropReason::QueueFull));
-        }
-        line.push(item);
-        Ok(())
+        line.admit(Self::limit(config), item, surcharge)
     }
 
     /// See [`QueueDiscipline::push`].

@@ -190,7 +190,8 @@ impl Control for Red {
         let (minimum, maximum) = (config.minimum, config.maximum);
         if minimum >= maximum {
             return Err(format!(
-                "the lower threshold of RED, {minimum}, must lie below the upper one, {maximum}"
+                "the minimum, {minimum}, must be less than the maximum, {maximum}: write maximum = '{}'",
+                Bytes(minimum.0.saturating_mul(3))
             ));
         }
         Ok(())

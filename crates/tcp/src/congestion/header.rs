@@ -66,7 +66,7 @@ impl Header {
         window.threshold = if its.ssthresh >= UNLIMITED {
             f64::INFINITY
         } else {
-            its.ssthresh.into()
+            its.ssthresh.max(1).into()
         };
         if self.owns_window() {
             self.pacing_rate = its.pacing_rate;

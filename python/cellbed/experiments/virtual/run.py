@@ -14,7 +14,7 @@ from cellbed.experiments.run import EARLY_NS, Outcome, Run
 from cellbed.experiments.virtual import migrations
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
-from cellbed.laws.law import KERNEL_CONTROLS, Law
+from cellbed.laws.law import KERNEL_CONTROLS, Law, load_shipped
 from cellbed.path import Tcp
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
@@ -23,6 +23,7 @@ from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries
+from cellbed.support.near_names import did_you_mean
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import EMULATOR_FILES, Move, Plan
 from cellbed.testbed.programs import faults
@@ -75,8 +76,9 @@ def check(plan: Plan) -> None:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
     for control in scenario.controls:
-        if not isinstance(control, Law) and control not in (None, *KERNEL_CONTROLS):
-            found.append(f"congestion control '{control}'")
+        if isinstance(control, str) and control not in KERNEL_CONTROLS:
+            hint = did_you_mean(control, load_shipped()) or "see `cellbed cc ls`"
+            found.append(f"congestion control '{control}': {hint}".rstrip())
     if scenario.transport.ecn:
         found.append("ecn of [transport]")
     if found:
