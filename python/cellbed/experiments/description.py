@@ -151,6 +151,7 @@ def describe(path: Path, plan: Plan, state: RunState, started: datetime, *, limi
                     "description": direction.description,
                     "changes": _changes(direction),
                     "outages_ns": [list(outage) for outage in direction.parameters.outages],
+                    "moves": [{"at_ns": at, "from": source, "to": target} for at, source, target in direction.moves],
                     "trace": direction.trace,
                     "played": asdict(direction.played) if direction.played else None,
                     "round_trips": asdict(direction.round_trips) if direction.round_trips else None,
