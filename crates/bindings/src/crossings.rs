@@ -161,19 +161,13 @@ impl Groups {
 
     /// Return the tower that the direction of a hop reaches, or leaves.
     fn tower(&self, hop: &Hop, reaches: bool) -> Option<u16> {
-        let vertex = if reaches {
-            self.ends(hop, hop.departed).1
+        let (vertex, end) = if reaches {
+            (self.ends(hop, hop.departed).1, hop.vertices.1)
         } else {
-            self.ends(hop, hop.arrived).0
+            (self.ends(hop, hop.arrived).0, hop.vertices.0)
         };
-        let passed = self.towers.contains(&vertex);
-        let is_end = vertex
-            == i32::from(if reaches {
-                hop.vertices.1
-            } else {
-                hop.vertices.0
-            });
-        (passed && !is_end).then_some(vertex as u16)
+        let passed = self.towers.contains(&vertex) && vertex != i32::from(end);
+        passed.then_some(vertex as u16)
     }
 }
 

@@ -185,7 +185,7 @@ impl VirtualNetwork {
             let ends = Ends { client, server };
             let network = &mut inner.network;
             let opened = match carried {
-                Some(carried) => network.resume_hosts(ends, near, far, carried),
+                Some(carried) => network.resume(ends, [near, far], carried),
                 None => network.connect_hosts(ends, near, far),
             };
             Ok(opened.number())

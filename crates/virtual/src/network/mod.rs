@@ -284,14 +284,8 @@ impl Network {
 
     /// Continue a connection between two hosts without a handshake, after `carried` bytes from and to its client: one
     /// end has moved to its host. Offsets continue.
-    pub fn resume_hosts(
-        &mut self,
-        ends: Ends,
-        client: Tcp,
-        server: Tcp,
-        carried: (u64, u64),
-    ) -> ConnectionId {
-        let resumed = Connection::resume(ends, client, server, self.wire.now, carried);
+    pub fn resume(&mut self, ends: Ends, tcp: [Tcp; 2], carried: (u64, u64)) -> ConnectionId {
+        let resumed = Connection::resume(ends, tcp, self.wire.now, carried);
         self.sockets.connect(resumed, &mut self.wire)
     }
 

@@ -744,8 +744,8 @@ class World:
     def _connected(self, client: Socket, place: Host, carried: tuple[int, int] | None = None) -> int:
         """Open or continue the connection of a client in the network; return its number."""
         ends = (client.host.vertex, client.getsockname()[1]), (place.vertex, client.service[1])
-        settings = [each.to_json() if each else None for each in client.settings]
-        number = self.network.connect(*ends, *settings, carried)
+        near, far = (each.to_json() if each else None for each in client.settings)
+        number = self.network.connect(*ends, near, far, carried)
         assert client.peer is not None
         self._sockets[number, True], self._sockets[number, False] = client, client.peer
         return number
