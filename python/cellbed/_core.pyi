@@ -30,11 +30,15 @@ class PacketGroups:
     """
 
     def __new__(
-        cls, moved: list[tuple[int, int]], directions: list[tuple[int, int]], towers: list[int], since_ns: int
+        cls,
+        moved: list[tuple[int, int]],
+        directions: list[list[tuple[int, int, int]]],
+        towers: list[int],
+        since_ns: int,
     ) -> PacketGroups:
-        """moved: ends (vertex << 16 | port) of services that have moved, each with its first vertex. directions: the
-        vertices at which each begins and ends, or -1. towers: vertices of the nodes of towers, which packets pass.
-        since_ns: connections without a later arrival are left out."""
+        """moved: ends (vertex << 16 | port) of services that have moved, each with its first vertex. directions: of
+        each, times since which it begins and ends at two vertices (-1: without node). towers: vertices of the nodes of
+        towers, which packets pass. since_ns: connections without a later arrival are left out."""
 
     def count(self, records: NDArray[np.uint8]) -> None:
         """Count the records of each connection."""
@@ -306,9 +310,10 @@ class VirtualNetwork:
         server: tuple[int, int],
         client_tcp: str | None = None,
         server_tcp: str | None = None,
+        carried: tuple[int, int] | None = None,
     ) -> int:
         """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
-        an end, if not those of its vertex."""
+        an end, if not those of its vertex. carried: bytes from and to the client so far, to continue a connection."""
 
     def write(self, connection: int, at_client: bool, bytes: int, label: int, push: bool = False) -> None:
         """Write a message at the client's end or at the other. push: send the written data now; data written later in

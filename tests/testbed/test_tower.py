@@ -18,8 +18,9 @@ from cellbed.measure.packets import read_packets
 from cellbed.testbed.nodes.tower import MEMORY
 from cellbed_node.processes import find
 from container_images import image, needs_containers, own_folders
+from moving_services import standing
 from run_commands import command, only_folder, run
-from scenario_text import app_table, scenario_head, server_keys
+from scenario_text import app_table, scenario_head, server_keys, tables
 from shell_world import ORDINARY_USER, World, missing, wait_until
 from shell_world import cellbed as cellbed_of
 
@@ -54,6 +55,9 @@ def once(number):
 with concurrent.futures.ThreadPoolExecutor(flows) as pool:
     print(list(pool.map(once, range(2 * flows))))
 """
+#: Accepts connections without IP_TRANSPARENT.
+PLAIN = "import socket, time; s = socket.create_server(('', 5000)); time.sleep(1000)"
+IDLE = "import time; time.sleep(1000)"
 
 
 def scenario(proxy: str | None, flows: int = 4, size: int = 300_000, mast: Any = None, **server: Any) -> str:
@@ -137,6 +141,59 @@ def test_links_are_proved_through_the_node_and_the_report_has_its_part(links: st
     parts = [name for name in requests.columns if name.startswith("part_")]
     assert {"part_uplink_proxy", "part_downlink_proxy"} <= set(parts)
     assert requests.select(parts).null_count().sum_horizontal().item() == 0
+
+
+@pytest.mark.parametrize("program", [PLAIN, IDLE])
+def test_an_intercept_without_a_transparent_listener_disturbs_the_run(program: str, tmp_path: Path) -> None:
+    text = scenario(None, 1, 10_000, mast={"intercept": 5000})
+    text += app_table("proxy", server={"on": "mast", "command": [sys.executable, "-c", program]})
+    (tmp_path / "run.toml").write_text(text)
+    words = ("--out", str(tmp_path / "runs"), "--no-limits", "--strict")
+    done = run("run", str(tmp_path / "run.toml"), *words, status=4)
+    sentence = "mast-0 forwarded all connections, since no socket with IP_TRANSPARENT listened on port 5000 (intercept)"
+    assert sentence in " ".join(done.stdout.split())
+    folder = only_folder(tmp_path / "runs")
+    assert sentence in json.loads((folder / "summary.json").read_text())["disturbances"]
+    assert answers(folder) == [str([True] * 2)] * 2
+
+
+def test_a_proxy_that_does_not_become_ready_fails_the_run_and_its_report_has_the_reason(tmp_path: Path) -> None:
+    server = {"on": "mast", "command": [sys.executable, "-c", IDLE], "ready": {"port": 5000, "timeout": "1 s"}}
+    (tmp_path / "run.toml").write_text(scenario(None, mast={"intercept": 5000}) + app_table("proxy", server=server))
+    done = run("run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "runs"), "--no-limits", status=1)
+    sentence = "proxy.mast-0.server on mast-0 was not ready within 1 s, since it did not listen on port 5000"
+    assert sentence in done.stderr
+    summary = json.loads((only_folder(tmp_path / "runs") / "summary.json").read_text())
+    assert summary["status"] == "failed"
+    assert any(sentence in warning for warning in summary["warnings"])
+
+
+def test_parts_are_known_after_a_handover_to_a_tower_with_a_node(tmp_path: Path) -> None:
+    cell = {"cell": "north", "route": [{"at": "2 s", "cell": "south", "interruption": "20 ms"}]}
+    nodes = {"endpoint": cell, "edge": {"site": "south"}, "mast": {"class": "tower", "site": "south"}}
+    names = ("north", "south")
+    text = scenario_head(nodes, mobile={"base_delay": "5 ms"}, core={}, name="handover", duration="5 s")
+    text += tables(sites={name: {"core": "4 ms", "delay": "1 ms"} for name in names})
+    text += tables(cells={name: {"site": name} for name in names})
+    server = server_keys("python3 -m http.server --protocol HTTP/1.1 8080", 8080)
+    text += app_table("shop", "http", url="http://{server.address}:8080/", rate="10 /s", server=server)
+    requests = pl.read_parquet(folder_of(text, tmp_path) / "requests.parquet")
+    assert (requests["status"] == "ok").all()
+    parts = [name for name in requests.columns if name.startswith("part_")]
+    assert requests.select(parts).null_count().sum_horizontal().item() == 0
+    assert requests.select(pl.min_horizontal(parts).min()).item() >= 0
+    delays = [
+        requests.filter(pl.col("intended_s").is_between(*span))["part_uplink_delay"].median()
+        for span in ((0, 1.9), (2.5, 5))
+    ]
+    assert delays == pytest.approx([0.005 + 0.008 + 0.001, 0.005 + 0.001], abs=1e-4)
+
+
+def test_commands_on_the_node_know_the_page(tmp_path: Path) -> None:
+    with standing(tmp_path, scenario(None)) as place:
+        done = place.run("exec", "mast-0", "--", "sh", "-c", 'head -c 7 "$CELLBED_RADIO"')
+        assert (done.returncode, done.stdout) == (0, "cellbed"), done.stderr
+        assert place.run("exec", "cloud-0", "--", "sh", "-c", 'echo "$CELLBED_RADIO"').stdout == "\n"
 
 
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")

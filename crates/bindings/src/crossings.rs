@@ -25,8 +25,8 @@ pub struct PacketGroups(Mutex<Groups>);
 struct Groups {
     /// The first vertex of the ends (vertex << 16 | port) of services that have moved.
     homes: HashMap<u32, u16>,
-    /// The vertices at which each direction begins and ends, or -1.
-    directions: Vec<(i32, i32)>,
+    /// The vertices at which each direction begins and ends since times, or -1.
+    directions: Vec<Vec<(i64, i32, i32)>>,
     /// The vertices of the nodes of towers.
     towers: Vec<i32>,
     /// Connections without a record that arrived since this time are left out.
@@ -122,9 +122,8 @@ impl Groups {
             path.extend(hops.iter().map(|it| it.2));
             let doubled = keep_one_copy(&mut path);
             let (head, tail) = (path[0], path[path.len() - 1]);
-            let ends = |hop: &Hop| self.directions.get(usize::from(hop.direction));
             // The log's oldest records may have been removed, including the first hops of a packet.
-            let entered = ends(&head).is_some_and(|it| it.0 == i32::from(head.vertices.0));
+            let entered = self.ends(&head, head.arrived).0 == i32::from(head.vertices.0);
             let left = self.tower(&head, false).is_some();
             if !entered && !left && head.packet < MADE {
                 continue;
@@ -136,7 +135,7 @@ impl Groups {
                 queued: total(|it| it.released.wrapping_sub(it.arrived)),
                 delayed: total(|it| it.departed.wrapping_sub(it.released)),
                 delivered: !tail.dropped
-                    && ends(&tail).is_some_and(|it| it.1 == i32::from(tail.vertices.1)),
+                    && self.ends(&tail, tail.departed).1 == i32::from(tail.vertices.1),
                 doubled,
                 key: self.key(&head),
             });
@@ -152,18 +151,23 @@ impl Groups {
         )
     }
 
+    /// Return the vertices at which the direction of a hop begins and ends at a time, or -1.
+    fn ends(&self, hop: &Hop, at: i64) -> (i32, i32) {
+        let places = self.directions.get(usize::from(hop.direction));
+        let mut latest = places.into_iter().flatten().rev();
+        let place = latest.find(|it| it.0 <= at);
+        place.map_or((-1, -1), |it| (it.1, it.2))
+    }
+
     /// Return the tower that the direction of a hop reaches, or leaves.
     fn tower(&self, hop: &Hop, reaches: bool) -> Option<u16> {
-        let &(begin, end) = self.directions.get(usize::from(hop.direction))?;
-        let vertex = if reaches { end } else { begin };
-        let passed = self.towers.contains(&vertex);
-        let is_end = vertex
-            == i32::from(if reaches {
-                hop.vertices.1
-            } else {
-                hop.vertices.0
-            });
-        (passed && !is_end).then_some(vertex as u16)
+        let (vertex, end) = if reaches {
+            (self.ends(hop, hop.departed).1, hop.vertices.1)
+        } else {
+            (self.ends(hop, hop.arrived).0, hop.vertices.0)
+        };
+        let passed = self.towers.contains(&vertex) && vertex != i32::from(end);
+        passed.then_some(vertex as u16)
     }
 }
 
@@ -186,7 +190,7 @@ impl PacketGroups {
     #[new]
     fn new(
         moved: Vec<(u32, u16)>,
-        directions: Vec<(i32, i32)>,
+        directions: Vec<Vec<(i64, i32, i32)>>,
         towers: Vec<i32>,
         since_ns: i64,
     ) -> Self {

@@ -2,8 +2,8 @@
 //!
 //! Datagrams leave the node in the order of their arrival. The bytes of a TCP connection keep their offsets from
 //! the SYN, but a proxy has its own sequence numbers and packets: a packet that leaves the node is joined with the
-//! packet that brought its last byte. What a proxy repeats is time at the proxy. Offsets take the place of sequence
-//! numbers.
+//! packet that brought its last byte. What a proxy repeats is time at the proxy. Both legs get the sequence numbers of
+//! the leg that opened first, so that forwarded packets keep theirs: a handover may have led a connection to the tower.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ type Way = (u8, (u16, u16), (u16, u16), u16);
 /// The numbers of one leg: offsets of its packets.
 #[derive(Default)]
 struct Numbers {
-    /// Sequence number of the SYN.
+    /// Sequence number of the SYN, or of another packet if the connection opened elsewhere.
     origin: Option<u32>,
     /// Largest offset so far.
     reach: i64,
@@ -51,15 +51,28 @@ impl Numbers {
 struct Passage {
     near: Numbers,
     far: Numbers,
+    /// Sequence number that stands for both origins.
+    base: u32,
+    /// 1 if only the near leg has opened, -1 if only the far leg has: the tower has answered for the other end.
+    ahead: i32,
     syn: Option<Crossing>,
-    /// True if the tower has answered for the other end, which has not answered yet.
-    answered: bool,
     /// Packets that reached the tower, by the offset of their end.
     brought: BTreeMap<i64, Crossing>,
     datagrams: VecDeque<Crossing>,
 }
 
 impl Passage {
+    /// Return the way of a connection that opened elsewhere. origin: a number of a packet, `None` for a new connection.
+    fn new(origin: Option<u32>) -> Self {
+        let numbers = || Numbers { origin, reach: 0 };
+        Self {
+            near: numbers(),
+            far: numbers(),
+            base: origin.unwrap_or(0),
+            ..Self::default()
+        }
+    }
+
     /// Take in a packet that reaches the tower, or has been dropped before it.
     fn reach(&mut self, mut it: Crossing) -> Option<Crossing> {
         if it.head.protocol != TCP {
@@ -70,14 +83,19 @@ impl Passage {
             return None;
         }
         let (offset, opens) = self.near.offset(&it.head);
+        let is_first = opens && self.ahead >= 0;
+        if is_first {
+            self.base = it.head.sequence;
+        }
+        self.ahead = (self.ahead + i32::from(opens)).min(1);
         let end = offset + i64::from(it.head.payload);
-        it.head.sequence = (offset + 1) as u32;
+        it.head.sequence = self.base.wrapping_add((offset + 1) as u32);
         if it.tail.dropped {
             return Some(it);
         }
         if opens {
             self.brought.clear();
-            self.syn = (!std::mem::take(&mut self.answered)).then_some(it);
+            self.syn = is_first.then_some(it);
         } else if it.head.payload > 0 {
             self.brought.entry(end).or_insert(it);
         }
@@ -97,7 +115,11 @@ impl Passage {
         }
         let own = it.head.sequence;
         let (offset, opens) = self.far.offset(&it.head);
-        it.head.sequence = (offset + 1) as u32;
+        if opens && self.ahead <= 0 {
+            self.base = own;
+        }
+        self.ahead = (self.ahead - i32::from(opens)).max(-1);
+        it.head.sequence = self.base.wrapping_add((offset + 1) as u32);
         if opens && let Some(syn) = self.syn.take() {
             // A proxy with its own number has answered the SYN before.
             let is_same = self.near.origin == Some(own);
@@ -107,7 +129,6 @@ impl Passage {
                 syn.ended()
             });
         }
-        self.answered |= opens;
         let end = offset + i64::from(it.head.payload);
         let first = self.brought.range(end..).next();
         match first.filter(|_| it.head.payload > 0) {
@@ -159,18 +180,24 @@ pub fn join_legs(
     leaves: impl Fn(&Hop) -> Option<u16>,
 ) -> Vec<Crossing> {
     let mut passages: HashMap<Way, Passage> = HashMap::new();
+    let mut latest: HashMap<_, u32> = HashMap::new();
     let mut joined = Vec::with_capacity(found.len());
     for it in found {
         let way = |tower| (it.head.protocol, it.head.vertices, it.head.ports, tower);
+        let sequence = it.head.sequence;
+        let before = latest.insert((it.head.vertices, it.head.ports), sequence);
+        let origin = before.or((it.head.payload > 0).then_some(sequence));
+        let passage = || Passage::new(origin);
         let mut now = Some(it);
         if let Some(tower) = leaves(&it.head) {
-            now = passages.entry(way(tower)).or_default().leave(it);
+            now = passages.entry(way(tower)).or_insert_with(passage).leave(it);
         }
         if let Some(each) = now
             && let Some(tower) = reaches(&each.tail)
             && !each.delivered
         {
-            now = passages.entry(way(tower)).or_default().reach(each);
+            let passage = passages.entry(way(tower)).or_insert_with(passage);
+            now = passage.reach(each);
         }
         joined.extend(now);
     }

@@ -165,9 +165,9 @@ impl VirtualNetwork {
         })
     }
 
-    /// Open a connection between two vertices and ports, with the settings of each end or its vertex. Return the
-    /// number of the connection.
-    #[pyo3(signature = (client, server, client_tcp=None, server_tcp=None))]
+    /// Open a connection between two vertices and ports, with the settings of each end or its vertex. carried: bytes
+    /// from and to the client so far, to continue a connection of other ends. Return the number of the connection.
+    #[pyo3(signature = (client, server, client_tcp=None, server_tcp=None, carried=None))]
     fn connect(
         &self,
         py: Python<'_>,
@@ -175,6 +175,7 @@ impl VirtualNetwork {
         server: (u16, u16),
         client_tcp: Option<&str>,
         server_tcp: Option<&str>,
+        carried: Option<(u64, u64)>,
     ) -> PyResult<u64> {
         self.with(py, |inner| {
             let of_end = |vertex: u16, tcp: Option<&str>| {
@@ -182,7 +183,12 @@ impl VirtualNetwork {
             };
             let (near, far) = (of_end(client.0, client_tcp)?, of_end(server.0, server_tcp)?);
             let ends = Ends { client, server };
-            Ok(inner.network.connect_hosts(ends, near, far).number())
+            let network = &mut inner.network;
+            let opened = match carried {
+                Some(carried) => network.resume(ends, [near, far], carried),
+                None => network.connect_hosts(ends, near, far),
+            };
+            Ok(opened.number())
         })
     }
 

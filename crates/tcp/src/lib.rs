@@ -142,6 +142,14 @@ impl Socket {
         }
     }
 
+    /// Return an end that continues after `sent` and `received` bytes of other ends, as after a restored checkpoint.
+    pub fn resuming(tcp: Tcp, now: Time, sent: u64, received: u64) -> Self {
+        let mut socket = Self::joining(tcp);
+        socket.sender.resume(sent);
+        socket.receiver.resume(now, received);
+        socket
+    }
+
     fn open(&mut self, now: Time, kind: SegmentKind, tries: u32) {
         self.opening = true;
         let due = now + Duration::from_nanos(INITIAL_TIMEOUT.as_nanos() << tries.min(6));

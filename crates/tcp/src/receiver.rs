@@ -19,7 +19,7 @@ const QUICK: u32 = 16;
 /// Initially assumed length of a full segment (`TCP_MSS_DEFAULT`).
 const FULL: u64 = 536;
 /// Initial window of Linux with its usual initial buffer of 128 KiB, half of it reserved for overhead.
-const FIRST: u64 = 64 << 10;
+pub(super) const FIRST: u64 = 64 << 10;
 /// Room of the initial buffer after full packets: seven eighths. With this bound, the first thirty or so segments are
 /// acknowledged one by one, as by Linux 6.18.
 const FIRST_BOUND: u64 = 112 << 10;
@@ -77,6 +77,12 @@ impl Receiver {
             timeout: Duration::MAX,
             ..Self::default()
         }
+    }
+
+    /// Continue after `received` bytes.
+    pub(crate) fn resume(&mut self, now: Time, received: u64) {
+        (self.next, self.acknowledged, self.echo) = (received, received, now);
+        self.window.began = Some((now, received));
     }
 
     /// Count a data segment with or without a congestion mark. A change is acknowledged at once (RFC 8257 §3.2).

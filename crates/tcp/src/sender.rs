@@ -12,6 +12,7 @@ use super::congestion::{
 use super::flight::{Flight, NewlyAcked};
 use super::pacing::{self, Pacer};
 use super::rate::{Deliveries, Departure};
+use super::receiver::FIRST;
 use super::round_trip::{INITIAL_TIMEOUT, RoundTrip};
 use super::segment::{Acknowledgement, Burst};
 
@@ -261,6 +262,12 @@ impl Sender {
     pub fn opened(&mut self, now: Time, span: Duration) {
         self.round_trip.on_sample(span, self.missing, self.next);
         self.law.on_established(&self.window, now, span);
+    }
+
+    /// Continue after `sent` acknowledged bytes, with the usual first window of a receiver.
+    pub(crate) fn resume(&mut self, sent: u64) {
+        (self.written, self.next, self.missing) = (sent, sent, sent);
+        self.room = sent + FIRST;
     }
 
     pub(crate) fn round_trip(&self) -> &RoundTrip {

@@ -52,6 +52,14 @@ impl Connection {
         }
     }
 
+    /// Continue a connection whose client has sent `up` bytes and received `down`, without a handshake.
+    pub fn resume(ends: Ends, tcp: [Tcp; 2], now: Time, (up, down): (u64, u64)) -> Self {
+        let sockets = [(tcp[0], up, down), (tcp[1], down, up)];
+        let halves = sockets
+            .map(|(tcp, sent, received)| Half::new(Socket::resuming(tcp, now, sent, received)));
+        Self { ends, halves }
+    }
+
     fn half(&self, end: End) -> &Half {
         &self.halves[end as usize]
     }

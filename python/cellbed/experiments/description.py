@@ -52,13 +52,13 @@ _COUNTED = ("marked", "duplicated", "corrupted")
 class RunState:
     """The state of a run so far.
 
-    t0_ns: start of the schedule. deaths: sentences on processes of the workload that died and were replaced. emulator:
-    the emulator's account of the run. counted_before: counts of each direction at the start of the schedule or the end
-    of the warm-up. clocks: clocks of nodes, if they differ from this machine's. facts: facts about nodes, from their
-    back ends. services: names of the spans that services have reported, by application. requesting: applications whose
-    clients have reported requests. notes: sentences for readers of the run. duration_ns: duration of the schedule, if
-    it ended early. clock: virtual if the run is a prediction. laws: laws by their names in samples of flows, if these
-    differ. migrations: accounts so far.
+    t0_ns: start of the schedule. deaths: sentences on processes of the workload that died and were replaced, or had no
+    part in it. emulator: the emulator's account of the run. counted_before: counts of each direction at the start of
+    the schedule or the end of the warm-up. clocks: clocks of nodes, if they differ from this machine's. facts: facts
+    about nodes, from their back ends. services: names of the spans that services have reported, by application.
+    requesting: applications whose clients have reported requests. notes: sentences for readers of the run. duration_ns:
+    duration of the schedule, if it ended early. clock: virtual if the run is a prediction. laws: laws by their names in
+    samples of flows, if these differ. migrations: accounts so far.
     """
 
     status: str = "running"
@@ -151,6 +151,7 @@ def describe(path: Path, plan: Plan, state: RunState, started: datetime, *, limi
                     "description": direction.description,
                     "changes": _changes(direction),
                     "outages_ns": [list(outage) for outage in direction.parameters.outages],
+                    "moves": [{"at_ns": at, "from": source, "to": target} for at, source, target in direction.moves],
                     "trace": direction.trace,
                     "played": asdict(direction.played) if direction.played else None,
                     "round_trips": asdict(direction.round_trips) if direction.round_trips else None,

@@ -450,6 +450,7 @@ class RealRun(Run):
             _log.info(f"node {name}: {sample}")
             if sample and (kills := (sample.oom_kills or 0) - self._kills_before.get(name, 0)) > 0:
                 self.state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
+        self.state.deaths += self.bed.idle_intercepts()
         self.supervisor.stop()
         self.state.warnings += self.supervisor.problems
         for program in self.supervisor.programs:

@@ -43,6 +43,7 @@ RECORD = np.dtype(
 assert RECORD.itemsize == 64
 
 Integers = NDArray[np.int64]
+_ALWAYS = -(2**63)
 
 
 def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any]:
@@ -217,7 +218,12 @@ def make_groups(description: dict[str, Any], since_ns: int = -1) -> PacketGroups
     at = {str(node["name"]): vertex for vertex, node in enumerate(description.get("nodes") or [])}
     described = {int(each["index"]): each for each in description.get("directions") or []}
     known = [described.get(index, {}) for index in range(1 + min(max(described, default=0), 0xFFFF))]
-    directions = [(at.get(str(each.get("from")), -1), at.get(str(each.get("to")), -1)) for each in known]
+    t0 = description.get("t0_ns") or 0
+    joined = [[(_ALWAYS, each), *((t0 + it["at_ns"], it) for it in each.get("moves") or [])] for each in known]
+    directions = [
+        [(since, at.get(str(ends.get("from")), -1), at.get(str(ends.get("to")), -1)) for since, ends in its]
+        for its in joined
+    ]
     moved = [(end, first >> 16) for end, first in places(description).tolist()]
     towers = [at[str(node["name"])] for node in description.get("nodes") or [] if node.get("class") == "tower"]
     return PacketGroups(moved, directions, towers, since_ns)

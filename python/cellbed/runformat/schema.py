@@ -36,6 +36,12 @@ class _Change(_Object):
     kinds: list[str] = []
 
 
+class _Move(_Object):
+    at_ns: _Span
+    source: str = Field(alias="from")
+    target: str = Field(alias="to")
+
+
 class _Direction(_Object):
     index: _Index
     name: str
@@ -46,6 +52,7 @@ class _Direction(_Object):
     description: str | None = None
     changes: list[_Change] | None = None
     outages_ns: list[Annotated[list[_Span], Field(min_length=2, max_length=2)]] = []
+    moves: list[_Move] = []
     trace: _Played | None = None
     played: _Played | None = None
     round_trips: _RoundTrips | None = None

@@ -24,7 +24,7 @@ from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.certificates import PROGRAM
 from cellbed.testbed.machine.flows import compile_sampler
 from cellbed.testbed.machine.interface import Interface, obstacle
-from cellbed.testbed.machine.process import Place
+from cellbed.testbed.machine.process import Place, ProgramError
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes import tower
 from cellbed.testbed.nodes.backend import TCP_SETTINGS, Backend, Limits, Setup
@@ -440,6 +440,15 @@ class Testbed:
         node.start()
         self.nodes[name] = node
         return node
+
+    def idle_intercepts(self) -> Iterator[str]:
+        """Yield a sentence for each node whose program got none of the connections that it intercepts."""
+        for name, (port, _) in self._intercepts.items():
+            place = self.nodes[name].setup.place
+            with contextlib.suppress(ProgramError):  # a program of the node may have removed the rules
+                if tower.has_only_forwarded(Place(place.network_namespace, place.user_namespace)):
+                    why = f"no socket with IP_TRANSPARENT listened on port {port} (intercept)"
+                    yield f"{name} forwarded all connections, since {why}"
 
     def _add_pages(self) -> None:
         """Make the folder for the pages of towers' nodes."""

@@ -278,7 +278,15 @@ impl Network {
 
     /// Open a connection between two hosts with these settings.
     pub fn connect_hosts(&mut self, ends: Ends, client: Tcp, server: Tcp) -> ConnectionId {
-        self.sockets.connect(ends, client, server, &mut self.wire)
+        let opened = Connection::open(ends, client, server, self.wire.now);
+        self.sockets.connect(opened, &mut self.wire)
+    }
+
+    /// Continue a connection between two hosts without a handshake, after `carried` bytes from and to its client: one
+    /// end has moved to its host. Offsets continue.
+    pub fn resume(&mut self, ends: Ends, tcp: [Tcp; 2], carried: (u64, u64)) -> ConnectionId {
+        let resumed = Connection::resume(ends, tcp, self.wire.now, carried);
+        self.sockets.connect(resumed, &mut self.wire)
     }
 
     /// Write a message from this end of a connection to the other, which gets an [`Event::Message`].

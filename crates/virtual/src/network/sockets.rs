@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use cellbed_link::agenda::Agenda;
 use cellbed_link::{Bytes, Time};
-use cellbed_tcp::{Segment, Tcp};
+use cellbed_tcp::Segment;
 
 use super::wire::{Content, Wire};
 use crate::connection::Connection;
-use crate::event::{ConnectionId, End, Ends, Event, Room};
+use crate::event::{ConnectionId, End, Event, Room};
 
 /// Length of a reset: headers without options.
 pub(super) const RESET: Bytes = Bytes(40);
@@ -60,16 +60,9 @@ impl Sockets {
         Some(id.0.checked_sub(self.first)? as usize)
     }
 
-    pub fn connect(
-        &mut self,
-        ends: Ends,
-        client: Tcp,
-        server: Tcp,
-        wire: &mut Wire,
-    ) -> ConnectionId {
+    pub fn connect(&mut self, connection: Connection, wire: &mut Wire) -> ConnectionId {
         let id = ConnectionId(self.first + self.connections.len() as u64);
-        self.connections
-            .push(Connection::open(ends, client, server, wire.now));
+        self.connections.push(connection);
         self.timers.push();
         self.transmit(id, End::Client, wire);
         id

@@ -224,7 +224,7 @@ class _Move:
     def pause(self) -> None:
         self.is_stopped = True
         for each in self.services:
-            self.world.stop(each, to=self.target if self.table.traits.moves_memory else None)
+            self.world.stop(each, drops=self.table.traits.moves_memory)
 
     def resume(self, *, undone: bool = False) -> None:
         """Resume the service. undone: resume at the source."""
@@ -301,7 +301,9 @@ class Migrations:
         ends = world.hosts[source], world.hosts[table.to]
         control = self._controls[table.congestion_control] if table.congestion_control is not None else None
         channel = _Transfers(world, table, ends, control)
-        move = _Move(world, table, model, *ends, world.services(app, world.hosts[home]), channel, account)
+        services = world.services(app, world.hosts[home])
+        account.content["ports"] = sorted(port for _, port in services)
+        move = _Move(world, table, model, *ends, services, channel, account)
         self._active[app] = move, load_strategy(table.strategy)().predict(move)
         self._continue(app)
 

@@ -13,7 +13,7 @@ from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.interface import Interface
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place, Streams, run
-from cellbed.testbed.machine.state import Record
+from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed_node.processes import Running
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ class Setup:
     underlay: Interface | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     is_tower: bool = False
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of each program of the node."""
+        return {**self.environment, RUN_VARIABLE: self.run}
 
 
 class Backend(ABC):

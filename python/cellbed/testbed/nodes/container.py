@@ -250,8 +250,7 @@ class ContainerNode(LocalNode):
         )
         self._environment = {
             **{"PATH": PATH, "HOME": home, "HOSTNAME": self.name, **given, **self.table.environment},
-            **self.setup.environment,
-            RUN_VARIABLE: self.setup.run,
+            **self.setup.variables,
         }
         self._own_command = _own_command(self.table, image)
         self._working_folder = image.config.get("WorkingDir") or "/"

@@ -108,8 +108,7 @@ class NamespaceNode(LocalNode):
             environment={
                 **os.environ,
                 "PATH": search_path(),
-                **self.setup.environment,
-                RUN_VARIABLE: self.setup.run,
+                **self.setup.variables,
                 **(environment or {}),
             },
             folder=str(self._resolve(folder or "")) if self._folder or folder else None,

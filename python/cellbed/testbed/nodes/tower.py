@@ -3,6 +3,7 @@ connections that endpoints open (Documentation/networking/tproxy.rst of Linux)."
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,14 +20,18 @@ MEMORY = Path("/dev/shm")
 _TOOLS = ("nft", "ip")
 _RULES = """
 table inet cellbed-tower {{
+  counter given {{}}
+  counter forwarded {{}}
   chain intercept {{
     type filter hook prerouting priority mangle; policy accept;
     meta l4proto != tcp accept
     {own}
     socket transparent 1 meta mark set 1 accept
     tcp flags & (fin | syn | rst | ack) != syn accept
-    meta l4proto tcp ip saddr {ipv4} tproxy ip to :{port} meta mark set 1 accept
-    meta l4proto tcp ip6 saddr {ipv6} tproxy ip6 to :{port} meta mark set 1 accept
+    meta l4proto tcp ip saddr {ipv4} tproxy ip to :{port} meta mark set 1 counter name given accept
+    meta l4proto tcp ip6 saddr {ipv6} tproxy ip6 to :{port} meta mark set 1 counter name given accept
+    ip saddr {ipv4} counter name forwarded
+    ip6 saddr {ipv6} counter name forwarded
   }}
 }}
 """
@@ -62,3 +67,10 @@ def intercept(place: Place, addresses: Sequence[str], port: int, networks: Seque
     own = "\n    ".join(f"{'ip6' if ':' in each else 'ip'} daddr {each} accept" for each in plain)
     rules = _RULES.format(own=own, ipv4=networks[0], ipv6=networks[1], port=port)
     run(["sh", "-c", _ROUTES, "sh", *(find(name) or name for name in _TOOLS)], text=rules, place=place)
+
+
+def has_only_forwarded(place: Place) -> bool:
+    """Return whether a node that intercepts has forwarded all connections. Errors: :class:`ProgramError`."""
+    counters = "; ".join(f"list counter inet cellbed-tower {name}" for name in ("given", "forwarded"))
+    given, forwarded = map(int, re.findall(r"packets (\d+)", run([find("nft") or "nft", counters], place=place)))
+    return given == 0 and forwarded > 0

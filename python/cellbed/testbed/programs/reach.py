@@ -28,7 +28,7 @@ from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
 from cellbed.testbed.machine.peers import accept_some, peer_of
 from cellbed.testbed.machine.process import Place
-from cellbed.testbed.machine.state import RUN_VARIABLE, Record
+from cellbed.testbed.machine.state import Record
 from cellbed.testbed.nodes.backend import Backend
 from cellbed_node import inputs
 from cellbed_node.processes import Running, kill
@@ -166,6 +166,7 @@ def announce_nodes(path: Path, bed: Testbed) -> None:
                 "user_namespace": bed.emulator.user_namespace,
             },
             "device": bed.emulator.interface(name),
+            "environment": node.setup.variables,
         }
         for name, node in bed.nodes.items()
     }
@@ -218,7 +219,8 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
 
     Errors: :class:`CommandError`.
     """
-    if nodes_of(record)[node]["place"] is None:
+    description = nodes_of(record)[node]
+    if description["place"] is None:
         sys.exit(run_as_guest(record, node, command))
     program = shutil.which(command[0])
     if program is None:
@@ -233,7 +235,7 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
         sys.exit(run_as_guest(record, node, command))
     # Python ignores SIGPIPE, and the command would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execve(program, list(command), {**os.environ, RUN_VARIABLE: record.identifier})
+    os.execve(program, list(command), os.environ | description["environment"])
 
 
 def ask(record: Record, what: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,12 +131,10 @@ Service = tuple[Host, int]
 
 @dataclass(slots=True)
 class _Stop:
-    """A pause of a service on a host. drops: the host drops packets to the service; else packets wait there. numbers:
-    by client, connection numbers that replace the present ones after the service has moved."""
+    """A pause of a service on a host. drops: the host drops packets to the service; else packets wait there."""
 
     host: Host
     drops: bool
-    numbers: dict[Socket, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -194,6 +192,8 @@ class Socket:
         self.on_room: Callable[[], None] = lambda: None
         self.last = 0
         """Label of the last message sent."""
+        self.carried = 0
+        """Bytes sent, except those dropped by the host of a paused service."""
         self.send_buffer = world.tcp.send_buffer
         """Maximum size of its send buffer, bytes."""
         self.buffered = 0
@@ -236,6 +236,7 @@ class Socket:
 
     def pump(self, size: int) -> None:
         """Send `size` bytes without content."""
+        self.carried += size
         self.world.network.write(self._number(), self.at_client, size, 0)
 
     def room(self, least: int) -> int:
@@ -617,6 +618,7 @@ class World:
         if (stop is not None and stop.drops) or (self._held and sender in self._held):
             self._hold(sender, lambda: self.transmit(sender, data))
             return
+        sender.carried += len(data) or 1  # a FIN takes a sequence number
         if sender.number is None:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
@@ -628,7 +630,6 @@ class World:
 
         def write() -> None:
             for label, piece in pieces:
-                # A FIN takes a sequence number.
                 self.network.write(number, at_client, len(piece) or 1, label, label == last)
 
         if at_ns <= self.now_ns:
@@ -651,6 +652,7 @@ class World:
         if stop is not None and stop.host is receiver.host:
             assert client is not None
             if stop.drops:
+                client.carried -= len(data) or 1
                 self._hold(client, lambda: self.transmit(client, data), lost=True)
             else:
                 self._hold(receiver, lambda: self._arrived(receiver, data, ended))
@@ -739,11 +741,11 @@ class World:
         else:
             client.number = accepted.number = self._connected(client, accepted.host)
 
-    def _connected(self, client: Socket, place: Host) -> int:
-        """Open the connection of a client in the network; return its number."""
+    def _connected(self, client: Socket, place: Host, carried: tuple[int, int] | None = None) -> int:
+        """Open or continue the connection of a client in the network; return its number."""
         ends = (client.host.vertex, client.getsockname()[1]), (place.vertex, client.service[1])
-        settings = [each.to_json() if each else None for each in client.settings]
-        number = self.network.connect(*ends, *settings)
+        near, far = (each.to_json() if each else None for each in client.settings)
+        number = self.network.connect(*ends, near, far, carried)
         assert client.peer is not None
         self._sockets[number, True], self._sockets[number, False] = client, client.peer
         return number
@@ -758,24 +760,24 @@ class World:
             if key[0] is home and any(own == app for _, own in found.values())
         ]
 
-    def stop(self, service: Service, *, to: Host | None = None) -> None:
-        """Pause a service until :meth:`go_on`. to: future host of the service, if its connections move, too. The
-        present host then drops packets, and clients retransmit; without `to`, packets wait at the host."""
-        stop = self._stops[service] = _Stop(self.places.get(service, service[0]), drops=to is not None)
-        for client in self._clients(service):
-            if to is not None and client.connected and client.host is not to:
-                stop.numbers[client] = self._connected(client, to)
+    def stop(self, service: Service, *, drops: bool) -> None:
+        """Pause a service until :meth:`resume`. drops: its connections move, too: the host drops packets, and clients
+        retransmit; else packets wait at the host."""
+        self._stops[service] = _Stop(self.places.get(service, service[0]), drops)
 
     def resume(self, service: Service, place: Host | None = None) -> None:
         """End a pause. place: the new host of the service, if it has moved."""
-        stop = self._stops.pop(service)
+        del self._stops[service]
         if place is not None:
             self.places[service] = place
             for client in self._clients(service):
                 assert client.peer is not None
                 client.peer.host = place
-                if client in stop.numbers or client.host is place:
-                    client.number = client.peer.number = stop.numbers.get(client)
+                if client.host is place:
+                    client.number = client.peer.number = None
+                elif client.connected:
+                    carried = client.carried, client.peer.carried
+                    client.number = client.peer.number = self._connected(client, place, carried)
         for end, held in self._held.items():
             if end.service == service:
                 self.at(held.due_ns(self.now_ns), partial(self._resume, end))
