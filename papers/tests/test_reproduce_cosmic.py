@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from cellbed.experiments.sweep.library import Execution
+from cellbed.testbed.testbed import refusal_to_nodes
 from cellbed_papers.publication import CAPACITY, Data, Trials, evaluate
 from cellbed_papers.publications.cosmic import (
     PUBLICATION,
@@ -137,3 +138,13 @@ def test_a_migration_has_the_published_sizes_in_virtual_time_and_a_service_of_th
     assert virtual.real["move"]["levels"]["state, 4.2 GB"][0][-1] == "4200"
     short = virtual.shorten().real
     assert list(short["move"]["levels"]) == ["stop-and-copy, 0.2 GB", "state, 0.2 GB", "post-copy, 0.2 GB"]
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_a_moving_reader_has_the_law_of_its_experiment(virtual: bool, tmp_path: Path) -> None:
+    if not virtual and refusal_to_nodes("bbr"):
+        pytest.skip("this machine refuses nodes bbr")
+    sweeps = Sweeps(PUBLICATION, ["reader"], tmp_path, Execution(virtual=virtual), short=False, running=False)
+    ((_, plan),) = sweeps.plans
+    assert {trial.tables["transport"]["congestion_control"] for trial in plan.trials} == {"bbr"}
+    assert not any("TCP" in text for text in sweeps.result("").notes)

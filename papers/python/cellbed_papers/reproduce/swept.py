@@ -92,7 +92,7 @@ class Sweeps:
         values = {key: value for key, value in values.items() if value is not None}
         values |= fit_nodes(with_values(base, values)["nodes"], *machine())
         if not self._execution.virtual:
-            wanted = base["transport"]["congestion_control"]
+            wanted = values.get("transport.congestion_control", base["transport"]["congestion_control"])
             values["transport.congestion_control"] = "reno" if refusal_to_nodes(wanted) else wanted
         sweep: dict[str, Any] = {
             "name": experiment.name,
@@ -214,11 +214,12 @@ def deviations(publication: SweptPublication, experiment: Swept, scenario: Mappi
     """Return deviations due to limits of this machine: TCP and nodes that differ from the experiment's."""
     key = "transport.congestion_control"
     varied = any(key in (factor.get("key"), *factor.get("keys", ())) for factor in experiment.factors.values())
-    wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
+    asked = with_values(publication.scenario, experiment.changes)
+    wanted, control = (each["transport"]["congestion_control"] for each in (asked, scenario))
     found = []
     if control != wanted and not varied:
         found.append(f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`.")
-    for name, node in with_values(publication.scenario, experiment.changes)["nodes"].items():
+    for name, node in asked["nodes"].items():
         for key, unit in (("cpus", " processors"), ("memory", "")):
             if (given := scenario["nodes"][name][key]) != node[key]:
                 values = [f"{each:g}" if isinstance(each, float) else each for each in (given, node[key])]
