@@ -155,14 +155,19 @@ class Sweeps:
         return [self.folder / each.name for each, _ in self.plans]
 
     def run(self, listener: runner.Listener) -> int:
-        """Run missing trials, and return how many failed. Raises ``KeyboardInterrupt`` after the running
-        trials have ended. Errors: :class:`CellbedError`, OSError."""
+        """Run missing trials, and return how many failed; all of an experiment that cannot run, with a note. Raises
+        ``KeyboardInterrupt`` after the running trials have ended. Errors: OSError."""
         failed, folders = 0, self._folders
         for note in self.skipped:
             listener.note(note)
         for (each, plan), folder in zip(self.plans, folders, strict=True):
             listener.note(f"{each.name}: {each.title}; in all {runner.words(self.seconds())} left")
-            account = self._execution.run(plan, folder, listener, self._repeats, folders)
+            try:
+                account = self._execution.run(plan, folder, listener, self._repeats, folders)
+            except CellbedError as error:
+                listener.note(f"{each.name} has not run: {error}")
+                failed += len(plan.trials)
+                continue
             if account.interrupted:
                 raise KeyboardInterrupt
             failed += account.failed
