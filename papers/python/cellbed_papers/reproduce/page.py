@@ -21,6 +21,7 @@ from cellbed_papers.publication import (
     Input,
     Publication,
     Simulated,
+    Swept,
     Trials,
     evaluate,
     format_interval,
@@ -225,7 +226,7 @@ def write(result: Result, folder: Path) -> Path:
         trials = result.data.get(name)
         if trials is not None and isinstance(experiment, Simulated):
             write_whole(folder / f"{name}.parquet", trials.frame.write_parquet)
-        elif trials is not None and len(trials.measured):
+        elif trials is not None and isinstance(experiment, Swept) and len(trials.measured):
             Sweep.load(folder / name).report(_MEASURES, disturbed=True).write(folder / name / "report.html")
     path = folder / "report.html"
     content = page(result)
