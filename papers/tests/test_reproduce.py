@@ -421,3 +421,9 @@ def test_a_publication_of_another_distribution_is_a_command(tmp_path: Path, monk
     assert re.match(r"loss: \d+ points, \d+ trials to run\n", done.stdout), done.stderr
     words = ["reproduce", "ours", "-e", "mmwave", "--virtual", "--dry-run"]
     assert "1 to 500 Mbit/s" in cellbed(*words, cwd=tmp_path, status=0).stdout, "its roles, too"
+
+
+def test_the_recordings_alone_have_a_page(tmp_path: Path) -> None:
+    done = cellbed("reproduce", "thesis", "--virtual", "-e", "archive", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["trials"] == {"archive": {"complete": 30}}
+    assert (tmp_path / "reproductions/thesis-virtual/report.html").is_file()

@@ -148,3 +148,14 @@ def test_a_moving_reader_has_the_law_of_its_experiment(virtual: bool, tmp_path: 
     ((_, plan),) = sweeps.plans
     assert {trial.tables["transport"]["congestion_control"] for trial in plan.trials} == {"bbr"}
     assert not any("TCP" in text for text in sweeps.result("").notes)
+
+
+def test_an_experiment_that_cannot_run_stops_no_other(tmp_path: Path) -> None:
+    (folder := tmp_path / "reproductions" / "cosmic-short-virtual").mkdir(parents=True)
+    (folder / "file").write_text("in the way of the trials")
+    asked = ("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "-e", "udp", "--json")
+    done = cellbed(*asked, cwd=tmp_path, status=1)
+    assert "file has not run: " in done.stderr
+    found = json.loads(done.stdout)
+    assert found["trials"] == {"udp": {"complete": 1}}
+    assert "Not run yet, and without claims here: file." in found["cautions"]

@@ -480,9 +480,11 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
             same = "stand-in"
             sized = same if claim.figure is not None else sized
     sentences = [claim.untried]
-    if same == "stand-in":
-        names = " and ".join(each for each in claim.made if each in made)
-        sentences.append(f"It follows from {names}, among our inputs: trials with it cannot confirm the claim.")
+    if names := " and ".join(each for each in claim.made if each in made):
+        if same == "stand-in":
+            sentences.append(f"It follows from {names}, among our inputs: trials with it cannot confirm the claim.")
+        elif same in ("no", "open"):
+            sentences.append(f"It depends on {names}, among our inputs.")
     if same == "not measured":
         sentences += [text for labels in claim.shown if (text := _describe_unanswered(data[claim.experiment], labels))]
     if same in ("no", "open"):
