@@ -556,7 +556,7 @@ PUBLICATION = SweptPublication(
     "repetitions.",
     roles=ROLES,
     inputs=(
-        Input("receive buffer", "V-B: 8 MB, of which Linux 6.18 gives 0.66 to the window, on a constant link", True),
+        Input("receive buffer", "V-B: 8 MB (window: 0.66 of it with Linux 6.18), on a constant link", True),
         Input("obstacles", "the study's capacities of Fig. 8, during a whole transfer", True),
         Input("blockage", "10 s: no packet for 0.5 s, then half of the packets lost", True),
         Input("round trips", "Table II: the ends of a call are behind two such links", True),

@@ -33,7 +33,7 @@ def find_models(publication: SweptPublication, given: Sequence[str]) -> Models:
 
 
 def fill_models(content: Any, models: Models) -> Any:
-    """Return a scenario or a sweep in which each application has its given network. The Python code of a network is a
+    """Return a scenario or a sweep with the given networks in its applications. The Python code of a network is a
     file beside it with the same stem."""
     if isinstance(content, list):
         return [fill_models(each, models) for each in content]
