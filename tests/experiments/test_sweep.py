@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import cellbed as library
 from any_text import many
+from cellbed.experiments.child import failure
 from cellbed.experiments.sweep import runner
 from cellbed.experiments.sweep.design import offset_of, points, seed_of, strata
 from cellbed.experiments.sweep.file import json_schema, parse_sweep
@@ -308,7 +309,7 @@ class Machine:
         if fate == "broken":
             raise OSError("the disk is gone")
         if fate == "failed":
-            return [Outcome(trial, None, "failed", False, "no reason", 1, 1.0)]
+            return [Outcome.of(trial, 0.0, failure("no reason", 1) | {"lacking": True})]
         run = place / "s-20250101-120000"
         shutil.copytree(self._example, run)
         return [Outcome(trial, run, "complete", fate == "disturbed", None, 0, 2.0)]

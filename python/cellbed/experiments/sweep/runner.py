@@ -54,7 +54,8 @@ class Outcome:
         """Return the outcome of a trial that began at a monotonic time. found: see
         :func:`cellbed.experiments.child.as_json`."""
         folder = Path(found["folder"]) if found["folder"] else None
-        made = cls(trial, took_s=time.monotonic() - began_s, **found)
+        of_run = {name: value for name, value in found.items() if name != "lacking"}
+        made = cls(trial, took_s=time.monotonic() - began_s, **of_run)
         return replace(made, folder=folder if folder is not None and folder.is_dir() else None)
 
 
