@@ -19,6 +19,7 @@ from cellbed.testbed.machine.process import Place
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.plan import Plan, make_plan
+from cellbed.testbed.proof import prediction
 from cellbed.testbed.proof.limits import Limited, Proof, ProofError, prove_limits
 from cellbed.testbed.proof.links import _rate_proof, prove_links
 from cellbed.testbed.proof.prediction import Clock
@@ -325,9 +326,9 @@ SENT = [round(number * MS / 1.4) for number in range(350)]
 """Of a sender that sends 1.4 datagrams a ms; 12 Mbit/s carry one."""
 
 
-def rate_state(folder: Path, sent: list[int], received: list[int]) -> str:
+def rate_state(folder: Path, sent: list[int], received: list[int], link: str = "") -> str:
     """The proof of the rate of the uplink, by when a flow was sent and, from its beginning on, received."""
-    path = plan(folder, scenario()).path("endpoint-0", "edge-0")
+    path = (plan_of(folder, link) if link else plan(folder, scenario())).path("endpoint-0", "edge-0")
     uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
     flow = {"sent_ns": sent, "received_ns": [*received, *[None] * (len(sent) - len(received))]}
     return _rate_proof(path, uplink, flow, Clock(0, 0)).state
@@ -342,6 +343,17 @@ def test_a_low_rate_is_off_unless_the_sender_stood_still_as_long(
     sent = [at + (number > 175) * pause_ms * MS for number, at in enumerate(SENT)]
     received = [100 * MS + number * (250 + pause_ms) * MS // delivered for number in range(delivered)]
     assert rate_state(tmp_path, sent, received) == state
+
+
+@pytest.mark.parametrize(("carried", "state"), [(30, "holds"), (33, "off"), (27, "off")])
+def test_opportunities_together_prove_a_rate(tmp_path: Path, carried: int, state: str) -> None:
+    """A 5G cell grants its slots together: here 30 packets each 6 ms, 60 Mbit/s."""
+    (tmp_path / "together.up").write_text("".join(f"{at}\n" * 30 for at in range(6, 3001, 6)))
+    path = plan_of(tmp_path, link := 'up = "together.up"\nbase_delay = "10 ms"').path("endpoint-0", "edge-0")
+    delay_ns = sum(prediction.delays(step.parameters.delay)[0] for step in path)
+    received = [at * MS + delay_ns + 20_000 for at in range(102, 180, 6) for _ in range(carried)]
+    sent = [round(number * MS / 7) for number in range(550)]
+    assert rate_state(tmp_path, sent, received, link) == state
 
 
 def test_a_slower_link_does_not_hold_where_the_first_arrivals_are_seen_late(tmp_path: Path) -> None:

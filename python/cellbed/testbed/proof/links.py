@@ -450,7 +450,8 @@ def _prove_rate(
     offered = prediction.byte_offer(
         direction, first - (least_ns + most_ns) // 2 + 1, last - (least_ns + most_ns) // 2 + 1
     )
-    most = prediction.byte_offer(direction, first - most_ns + 1, last - least_ns + 1) + prediction.burst(direction)
+    begin_ns = first - most_ns + 1
+    most = prediction.byte_offer(direction, begin_ns, last - least_ns + 1) + prediction.burst(direction, begin_ns)
     least = prediction.byte_offer(direction, first - least_ns + 1, last - most_ns + 1)
     delivered = (len(arrivals) - 1) * DATAGRAM
     span_s = (last - first) / 1e9

@@ -22,6 +22,7 @@ from cellbed.scenario.series import Points
 from cellbed.scenario.stage_tables import Series, StageTable
 from cellbed.testbed.links.stages import MTU
 from cellbed.testbed.plan import Direction
+from cellbed.testbed.proof.limits import MILLISECOND
 
 Span = tuple[int, int]
 """Minimum and maximum, ns or bytes."""
@@ -178,10 +179,16 @@ def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
             raise ValueError(f"no formula for the capacity of {direction.name}")
 
 
-def burst(direction: Direction) -> int:
-    """Return the bytes that the direction may pass in addition to its schedule's offer."""
-    capacity = direction.capacity
-    return capacity.burst if isinstance(capacity, StageTable) and capacity.kind == "token-bucket" else 0
+def burst(direction: Direction, begin_ns: int) -> int:
+    """Return the bytes that the direction may pass after a packet that leaves at a position, in addition to its
+    schedule's offer: of a token bucket, or of the opportunities that a trace has in the packet's millisecond."""
+    match direction.capacity:
+        case StageTable(kind="token-bucket", burst=size):
+            return size
+        case TraceSource() | Recorded():
+            return byte_offer(direction, begin_ns - MILLISECOND, begin_ns)
+        case _:
+            return 0
 
 
 def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
