@@ -183,8 +183,8 @@ def burst(direction: Direction, begin_ns: int) -> int:
     """Return the bytes that the direction may pass after a packet that leaves at a position, in addition to its
     schedule's offer: of a token bucket, or of the opportunities that a trace has in the packet's millisecond."""
     match direction.capacity:
-        case StageTable(kind="token-bucket", burst=size):
-            return size
+        case StageTable(kind="token-bucket") as bucket:
+            return int(bucket.burst)
         case TraceSource() | Recorded():
             return byte_offer(direction, begin_ns - MILLISECOND, begin_ns)
         case _:
