@@ -288,7 +288,7 @@ class Execution:
         """Run the missing trials of a sweep in its folder, until Ctrl-C. others: folders of sweeps that may contain the
         same trials."""
         if self.virtual and self.profile is None:
-            measure_profiles(plan, listener.note, limits=bool(self.limits))
+            measure_profiles(runner.missing(plan, results_in(folder), repeats), listener.note, limits=bool(self.limits))
         with Store(folder, listener.note) as store, self.executor(plan, store.lock) as pool:
             for note in plan.notes:
                 listener.note(f"note: {note}")

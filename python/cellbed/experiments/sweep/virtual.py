@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent import futures
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
@@ -12,14 +12,14 @@ from typing import Any, Self
 
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.sweep.runner import Outcome
-from cellbed.experiments.sweep.trials import Plan, Trial
+from cellbed.experiments.sweep.trials import Trial
 from cellbed.support.errors import CellbedError
 
 _AHEAD = 2
 """Number of trials that wait for each process."""
 
 
-def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
+def measure_profiles(trials: Iterable[Trial], note: Any, *, limits: bool) -> None:
     """Measure all profiles of trials that the user's cache lacks, one after the other. Raises CellbedError."""
     from cellbed.experiments.virtual import profile, run
     from cellbed.scenario import load_text
@@ -28,7 +28,7 @@ def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
     listener = Listener()
     listener.note = note  # type: ignore[method-assign]
     done: set[Path] = set()
-    for trial in plan.distinct.values():
+    for trial in trials:
         place = profile.cache_path(trial.text, trial.folder, limits=limits)
         if place not in done:
             scenario = load_text(trial.text, trial.folder / "scenario.toml")
