@@ -313,7 +313,7 @@ class VirtualNetwork:
         carried: tuple[int, int] | None = None,
     ) -> int:
         """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
-        an end, if not those of its vertex. carried: bytes from and to the client so far, to continue a connection."""
+        an end in place of its vertex's. carried: bytes from and to the client so far, to continue a connection."""
 
     def write(self, connection: int, at_client: bool, bytes: int, label: int, push: bool = False) -> None:
         """Write a message at the client's end or at the other. push: send the written data now; data written later in

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cellbed.extension.files import SIZE
 from cellbed.extension.reports import formats
 from cellbed_papers.drawings import bars, boxes, tabled
 from cellbed_papers.publication import (
@@ -271,9 +272,9 @@ def _file_claims() -> Iterator[Claim]:
     ):
         where, table = _TABLES[way]
         large, other = ({"file": f"{way} of {size}", "place": "edge"} for size in ("5 MB", small))
-        times, sizes = dict(zip(SIZES, table["edge"], strict=True)), dict(zip(SIZES, (0.2, 0.5, 1, 2, 5), strict=True))
-        least, most = (5 / sizes[small] * each for each in _quotient(times[small], times["5 MB"]))
-        figure = 5 / sizes[small] * times[small] / times["5 MB"]
+        times, larger = dict(zip(SIZES, table["edge"], strict=True)), SIZE.parse("5 MB") / SIZE.parse(small)
+        least, most = (larger * each for each in _quotient(times[small], times["5 MB"]))
+        figure = larger * times[small] / times["5 MB"]
         statement = f"Effective throughput of {way}s of 5 MB over {small}, edge"
         measure = Measure("files", "effective_throughput_p50_mbit_s", large, other)
         more = {"direction": words, "agrees": agrees, "figure": (least, most)}

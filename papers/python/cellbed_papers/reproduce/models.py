@@ -50,14 +50,11 @@ def fill_models(content: Any, models: Models) -> Any:
 
 def judge_inputs(inputs: Sequence[Input], models: Models) -> list[Input]:
     """Return the inputs of a publication; one whose networks are all given is no stand-in."""
-    return [
-        replace(
-            each,
-            note="; ".join(f"{kind}: {models[kind].name} (given)" for kind in each.kinds if kind in models)
-            + ("" if models.keys() >= set(each.kinds) else f"; else {each.note}"),
-            stand_in=each.stand_in and not models.keys() >= set(each.kinds),
-        )
-        if models.keys() & set(each.kinds)
-        else each
-        for each in inputs
-    ]
+    return [_judge_input(each, models) if models.keys() & set(each.kinds) else each for each in inputs]
+
+
+def _judge_input(of: Input, models: Models) -> Input:
+    given = [f"{kind}: {models[kind].name} (given)" for kind in of.kinds if kind in models]
+    is_complete = len(given) == len(of.kinds)
+    rest = () if is_complete else (f"else {of.note}",)
+    return replace(of, note="; ".join((*given, *rest)), stand_in=of.stand_in and not is_complete)
