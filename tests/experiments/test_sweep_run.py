@@ -144,6 +144,7 @@ name = "short"
 scenario = "short.toml"
 repetitions = 1
 vary_start = false
+packet_logs = false
 [factors.server]
 key = "workload.server.command"
 levels = { broken = "sh -c 'exit 3'", sound = "python3 -m http.server 8080" }
@@ -165,4 +166,13 @@ levels = { broken = "sh -c 'exit 3'", sound = "python3 -m http.server 8080" }
     assert (done.returncode, done.stderr) == (0, "")
     assert "failed, left out: server = broken, repetition 1: " in done.stdout
     assert f'href="{table["folder"][1]}/report.html"' in (words[2] / "report.html").read_text()
-    assert (words[2] / table["folder"][1] / "report.html").is_file()
+    run = words[2] / table["folder"][1]
+    assert (run / "report.html").is_file()
+
+    # Without its packet log a measured trial keeps its tables.
+    assert not list(run.glob("raw/packets.bin*"))
+    names = ("requests.parquet", "connections.parquet", "summary.json")
+    tables = [(run / name).read_bytes() for name in names]
+    assert in_process.cellbed("report", run, "--open", "no").returncode == 0
+    assert [(run / name).read_bytes() for name in names] == tables
+    assert len(cellbed.load(run).connections) == 5

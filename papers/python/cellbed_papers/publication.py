@@ -93,7 +93,8 @@ class Swept(Experiment):
     """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
     short: for a short reproduction: factors, repetitions, additional changes, and `levels` to keep, by factor. worst:
     whether a short trial uses the poorest time of its uplink. varies: whether repetitions differ in virtual time; if
-    not, there is one repetition. real: the factors in real time, if they differ."""
+    not, there is one repetition. real: the factors in real time, if they differ. packet_logs: whether trials keep them
+    after they have been measured."""
 
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -103,6 +104,7 @@ class Swept(Experiment):
     worst: bool = False
     varies: bool = True
     real: Mapping[str, Mapping[str, Any]] | None = None
+    packet_logs: bool = True
 
     def shorten(self) -> Swept:
         """Return the experiment of a short reproduction."""

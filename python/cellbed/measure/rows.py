@@ -112,11 +112,14 @@ _ENDED = {"interrupted": "the run was interrupted", "failed": "the run failed"}
 
 def collect(run: Path) -> Summary:
     """Compute the tables and the summary of a run (:func:`cellbed.measure.summary.collect`), with verdicts on its
-    expectations. An incomplete run meets no expectation. Raises MeasureError."""
+    expectations. An incomplete run meets no expectation. A measured run without its packet log keeps its tables and
+    summary. Raises MeasureError."""
     from cellbed.measure import summary
     from cellbed.measure.run_folder import applications_of, read_run, replace
     from cellbed.measure.verdicts import judge
 
+    if (run / "summary.json").is_file() and not (run / "raw" / "packets.bin").exists():
+        return summary.Summary.read(run)
     found = summary.collect(run)
     described = applications_of(read_run(run))
     if not any(each.expectations for each in described):

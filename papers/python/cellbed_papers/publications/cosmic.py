@@ -52,7 +52,7 @@ _SCENARIO: dict[str, Any] = {
         }
     },
 }
-_FILE = {"kind": "transfers", "server": "cloud", "arrivals": "closed", "stop": "1 s", "drain": "10 s"}
+_FILE = {"kind": "transfers", "server": "cloud", "arrivals": "closed", "stop": "1 s", "drain": "30 s"}
 """A single transfer: no transfer begins after the first second."""
 _SIZES_MB = (125, 175, 200, 225)
 _SIZE = {"key": "apps.transfer.download", "levels": {f"{size} MB": [f"{size} MB"] for size in _SIZES_MB}}
@@ -212,6 +212,7 @@ EXPERIMENTS = (
             "levels": {"loss": _LOSS[:2]},
             "changes": {"duration": "19 s", "apps.transfer.client.command": f"{_CLIENT} --time 15"},
         },
+        packet_logs=False,  # 600 MB a trial
         drawings=(
             ("Table IV: throughput under loss", bars("throughput, Mbit/s", _THROUGHPUT, "loss", "law", log=True)),
         ),

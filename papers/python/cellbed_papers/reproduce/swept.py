@@ -101,6 +101,7 @@ class Sweeps:
             if experiment.varies or recorded or not self._execution.virtual
             else 1,
             "design": experiment.design,
+            "packet_logs": experiment.packet_logs,
             "factors": experiment.factors if self._execution.virtual else experiment.real or experiment.factors,
         }
         written = (with_values(dict(base), values), sweep)
@@ -155,7 +156,7 @@ class Sweeps:
         return [self.folder / each.name for each, _ in self.plans]
 
     def run(self, listener: runner.Listener) -> int:
-        """Run missing trials, and return how many failed; all of an experiment that cannot run, with a note. Raises
+        """Run missing trials, and return how many failed; those of an experiment that cannot run, with a note. Raises
         ``KeyboardInterrupt`` after the running trials have ended. Errors: OSError."""
         failed, folders = 0, self._folders
         for note in self.skipped:
@@ -166,7 +167,7 @@ class Sweeps:
                 account = self._execution.run(plan, folder, listener, self._repeats, folders)
             except CellbedError as error:
                 listener.note(f"{each.name} has not run: {error}")
-                failed += len(plan.trials)
+                failed += len(runner.missing(plan, results_in(folder), self._repeats))
                 continue
             if account.interrupted:
                 raise KeyboardInterrupt

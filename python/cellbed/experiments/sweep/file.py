@@ -198,6 +198,9 @@ class SweepFile(Table):
         "false: none. Default: every mobile link with a trace or recording.",
         examples=["links.mobile.start"],
     )
+    packet_logs: bool = Field(
+        True, description="Whether trials keep their packet logs after they have been measured.", examples=[False]
+    )
     factors: dict[Annotated[str, Field(pattern=NAME)], Factor] = Field({}, description="Factors by name.")
     expect: Expect = Field(
         {},

@@ -84,6 +84,9 @@ class TrialKind:
         """Return the measures of each application of a trial, and reasons for a disturbance. Raises CellbedError."""
         raise NotImplementedError
 
+    def discard_logs(self, folder: Path) -> None:
+        """Remove the records of packets from the folder of a measured trial. Raises OSError."""
+
     def usual_measures(self, study: Study) -> tuple[str, ...]:
         """Return the measures reported by default."""
         raise NotImplementedError

@@ -308,6 +308,8 @@ class Runner:
         del self._running[trial.key]
         result = self._result(outcome)
         again = is_disturbed(outcome) and result.disturbances <= self._repeats
+        if outcome.folder is not None and result.status != "failed" and not self._plan.sweep.packet_logs:
+            self._plan.sweep.kind.discard_logs(outcome.folder)
         self._store.keep(trial, result, outcome.folder, final=result.status != "failed" and not again)
         if again:
             self._waiting.append(trial)

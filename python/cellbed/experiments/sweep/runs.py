@@ -101,6 +101,12 @@ class Runs(TrialKind):
     def rows(self, folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
         return rows.measure(folder)
 
+    def discard_logs(self, folder: Path) -> None:
+        from cellbed.measure.packets import log_files
+
+        for _, log in log_files(folder / "raw" / "packets.bin"):
+            log.unlink()
+
     def usual_measures(self, study: Study) -> tuple[str, ...]:
         from cellbed.report.sweep import usual_measures
 
