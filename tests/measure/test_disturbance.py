@@ -13,7 +13,17 @@ import polars as pl
 import pytest
 
 from cellbed.measure.connections import SCHEMA
-from cellbed.measure.disturbance import MAGIC, RECORD, Load, delays_by_machine, judge, machine, read_seconds, shifts
+from cellbed.measure.disturbance import (
+    MAGIC,
+    RECORD,
+    Load,
+    delays_by_machine,
+    judge,
+    machine,
+    read_seconds,
+    shifts,
+    unread_datagrams,
+)
 from cellbed.measure.statistics import percentile
 from cellbed.report.formats import machine as words
 from cellbed.runformat.spans import Span
@@ -278,6 +288,16 @@ def test_clocks_that_are_set_and_workers_that_die_disturb(tmp_path: Path) -> Non
     assert found == ["the wall clock was set by −60 min at 4 s", "the machine was suspended for 3 s at 5 s"]
     table, none = seconds(tmp_path, emulator(), host()), pl.DataFrame(schema=SCHEMA)
     assert judge(table, DESCRIPTION | {"deaths": ["worker 0 was killed"]}, [], none) == ["worker 0 was killed"]
+
+
+def test_datagrams_that_links_delivered_and_receivers_lost_disturb() -> None:
+    requests = pl.DataFrame({"datagrams": [1000, 1000, None], "datagrams_lost": [150, 50, None]})
+    links = pl.DataFrame({"dropped_queue": [100, 0], "dropped_loss": [50, 10]})
+    (reason,) = unread_datagrams(requests, links)
+    assert "40 of 2000 passed the links and were lost" in reason
+    assert not list(unread_datagrams(requests, links.with_columns(dropped_loss=50))), "lost on the links"
+    assert not list(unread_datagrams(requests, links.clear())), "links unknown"
+    assert not list(unread_datagrams(links, links)), "no datagrams"
 
 
 def test_samples_count_the_processor_time_of_descendants() -> None:

@@ -159,6 +159,7 @@ def test_over_udp_losses_are_exactly_those_of_the_packet_log(tmp_path: Path) -> 
             assert row["datagrams_lost"] == _lost(run, row)
             assert row["bytes_up"] + row["bytes_down"] == size - row["datagrams_lost"] * udp.PAYLOAD
     assert requests["datagrams_lost"].sum() > 0
+    assert not json.loads((run / "summary.json").read_text())["disturbances"]
     assert requests["datagrams_reordered"].sum() == 0
     known = requests.drop_nulls("residual_s")
     assert len(known) == len(requests)

@@ -339,6 +339,17 @@ def overload_reasons(described: Sequence[Description], own: pl.DataFrame) -> Ite
                     yield f"{what}: {limit.name}: {amount}, not {limit.text}"
 
 
+def unread_datagrams(requests: pl.DataFrame, links: pl.DataFrame) -> Iterator[str]:
+    """Yield a sentence if receivers lost datagrams of transfers that the links had delivered: their buffers were full,
+    as they were too slow. links: all links that the datagrams passed; nothing is known without them. Pure."""
+    if "datagrams" not in requests.columns or links.is_empty():
+        return
+    sent, lost = (int(requests[name].sum()) for name in ("datagrams", "datagrams_lost"))
+    unread = lost - sum(int(links[name].sum()) for name in ("dropped_queue", "dropped_loss"))
+    if unread > PRINTED * sent:
+        yield f"the machine was too slow for receivers of datagrams: {unread} of {sent} passed the links and were lost"
+
+
 def _within(seconds: pl.DataFrame, duration_s: float) -> pl.DataFrame:
     return seconds.filter(pl.col("second").is_between(0, duration_s, closed="left"))
 

@@ -1,6 +1,6 @@
 """The summary of a run: tables and ``summary.json`` from the raw files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -31,6 +31,7 @@ from cellbed.measure.disturbance import (
     overload_reasons,
     read_seconds,
     shifts,
+    unread_datagrams,
 )
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
@@ -405,6 +406,7 @@ def summarise(
         disturbances=[
             *judge(seconds, description, loads, others),
             *overload_reasons(described, tables["measures"]),
+            *unread_datagrams(requests, tables["links"] if _is_local(description) else tables["links"].clear()),
             *late_faults(events),
         ],
         warnings=[*map(str, description.get("warnings") or []), *warnings],
@@ -429,6 +431,11 @@ def _failure(applications: Sequence[ApplicationSummary]) -> str | None:
             whose = f" of {each.name}" if len(applications) > 1 else ""
             found.append(f"none of the {each.requests.total} requests{whose} got a good reply: {shown}")
     return "; ".join(found) or None
+
+
+def _is_local(description: Mapping[str, Any]) -> bool:
+    """Return whether every node is on this machine."""
+    return all(each["backend"]["kind"] != "host" for each in description.get("nodes") or [])
 
 
 def of(table: pl.DataFrame, application: str) -> pl.DataFrame:
