@@ -1,6 +1,7 @@
-"""Downloads without a proxy, through the emulator's split proxy, and through tower-split.py on the node of a tower.
+"""Downloads without a proxy, through the emulator's proxy, and through a program like it on the node of a tower.
 
-    .venv/bin/python benches/towers.py --conditions 8       # five minutes when idle
+    .venv/bin/python benches/towers.py --conditions 8                   # five minutes when idle
+    .venv/bin/python benches/towers.py --conditions 8 --proxy mmcptp
 
 A condition is drawn by its number and --seed alone: rates of the radio link, delays of radio and core, loss, size of
 the files, and two users with one or two flows each, one file after the other. The result is the mean completion time of
@@ -18,6 +19,7 @@ from typing import Any
 import polars as pl
 import tomli_w
 
+from cellbed import radio
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.real_run import Options, run
 from cellbed.experiments.run import finish
@@ -25,7 +27,8 @@ from cellbed.scenario.reader import parse
 from cellbed.testbed.plan import make_plan
 
 EXAMPLES = Path(__file__).parents[1] / "scenarios"
-WAYS = ("none", "split", "tower")
+READER = Path(radio.__file__)
+WAYS = ("none", "emulator", "tower")
 
 
 def draw(seed: int, number: int) -> dict[str, Any]:
@@ -41,8 +44,8 @@ def draw(seed: int, number: int) -> dict[str, Any]:
     }
 
 
-def scenario(condition: dict[str, Any], way: str) -> dict[str, Any]:
-    """Return the scenario of a condition."""
+def scenario(condition: dict[str, Any], way: str, proxy: str) -> dict[str, Any]:
+    """Return the scenario of a condition. proxy: split or mmcptp."""
     node = {"cpus": 1.0, "memory": "256 MiB"}
     mobile: dict[str, Any] = {
         "up": "20 Mbit/s",
@@ -59,12 +62,12 @@ def scenario(condition: dict[str, Any], way: str) -> dict[str, Any]:
         "arrivals": "closed",
     }
     apps: dict[str, Any] = {f"files{number}": {**download} for number in range(condition["flows"] // 2)}
-    if way == "split":
-        mobile["proxy"] = {"kind": "split"}
+    if way == "emulator":
+        mobile["proxy"] = {"kind": proxy}
     if way == "tower":
         nodes["mast"] = {**node, "class": "tower", "intercept": 5000}
-        server = {"on": "mast", "command": "python3 tower-split.py 5000", "ready": {"port": 5000}}
-        server["copy_in"] = {str(EXAMPLES / "tower-split.py"): "tower-split.py"}
+        server = {"on": "mast", "command": f"python3 tower-{proxy}.py 5000", "ready": {"port": 5000}}
+        server["copy_in"] = {str(EXAMPLES / f"tower-{proxy}.py"): f"tower-{proxy}.py", str(READER): READER.name}
         apps = {name: {**table, "after": ["proxy"]} for name, table in apps.items()}
         apps["proxy"] = {"kind": "program", "server": server}
     return {
@@ -77,9 +80,9 @@ def scenario(condition: dict[str, Any], way: str) -> dict[str, Any]:
     }
 
 
-def measure(condition: dict[str, Any], way: str, folder: Path) -> float:
+def measure(condition: dict[str, Any], way: str, proxy: str, folder: Path) -> float:
     """Return the mean completion time of a condition's files, seconds."""
-    text = tomli_w.dumps(scenario(condition, way))
+    text = tomli_w.dumps(scenario(condition, way, proxy))
     plan = make_plan(parse(text, source=way, folder=folder))
     listener = Listener()
     outcome = run(text, plan, Options(folder, limits=False, proof=False), listener)
@@ -95,13 +98,14 @@ def main() -> None:
     parser.add_argument("--conditions", type=int, default=8)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--proxy", choices=("split", "mmcptp"), default="split")
     asked = parser.parse_args()
-    print("condition, seconds without a proxy, split / without, tower-split.py / split")
+    print(f"condition, seconds without a proxy, {asked.proxy} / without, tower-{asked.proxy}.py / {asked.proxy}")
     for number in range(asked.first, asked.first + asked.conditions):
         condition = draw(asked.seed, number)
         with tempfile.TemporaryDirectory(prefix="cellbed-towers-") as folder:
-            none, split, tower = (measure(condition, way, Path(folder)) for way in WAYS)
-        print(f"{number} {condition}: {none:.3f} {split / none:.3f} {tower / split:.3f}", flush=True)
+            none, own, tower = (measure(condition, way, asked.proxy, Path(folder)) for way in WAYS)
+        print(f"{number} {condition}: {none:.3f} {own / none:.3f} {tower / own:.3f}", flush=True)
 
 
 if __name__ == "__main__":
