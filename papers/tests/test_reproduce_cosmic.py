@@ -51,11 +51,12 @@ def published() -> Data:
         {"transport": name, "received_bytes": size * 1e9, "throughput_down_mbit_s": size, CAPACITY: TABLE_5["limit"]}
         for name, size in TABLE_5.items()
     ]
-    plates = [{"server": place, "latency_mean_s": sum(times) / len(times)} for place, times in TABLE_7.items()]
+    plates = [{"server": place, "first_frames_s": sum(times) / len(times)} for place, times in TABLE_7.items()]
     moves = [
         {
             "move": f"{strategy}, {size}",
             "migration_transfer_s": transfer,
+            "migration_restore_s": restore,
             "migration_gap_s": share * (transfer + restore),
         }
         for size, (transfer, restore) in {**TABLE_6, "0.2 GB": (2.0, 1.0)}.items()
@@ -78,7 +79,7 @@ def published() -> Data:
 
 def test_published_figures_agree_with_each_claim() -> None:
     for finding in evaluate(PUBLICATION, published()).values():
-        assert finding.same in ("yes", "–"), finding
+        assert finding.same in ("yes", "–") or finding.claim.untried, finding
         assert finding.magnitude == ("yes" if finding.claim.figure is not None else "–"), finding
 
 
@@ -88,11 +89,9 @@ def test_figures_of_inputs_are_not_confirmed() -> None:
         return {key for key, each in findings.items() if each.verdict == "stand-in"}
 
     real, virtual = claims_that_follow(virtual=False), claims_that_follow(virtual=True)
-    assert {"migration-transfer-20-gb", "udp-time-125"} <= real
+    assert {"migration-transfer-20-gb", "udp-time-125", "file-cubic-125"} <= real
     assert virtual - real == {
         *(f"udp-jitter-{size}" for size in SIZES_MB),
-        *(f"migration-stop-and-copy-{size}-gb" for size in ("20", "29", "42")),
-        *(f"reader-{strategy}-gap" for strategy in ("stop-and-copy", "pre-copy", "post-copy")),
     }
 
 
@@ -158,4 +157,4 @@ def test_an_experiment_that_cannot_run_stops_no_other(tmp_path: Path) -> None:
     assert "file has not run: " in done.stderr
     found = json.loads(done.stdout)
     assert found["trials"] == {"udp": {"complete": 1}}
-    assert "Not run yet, and without claims here: file." in found["cautions"]
+    assert "Not run yet, and without claims here: loss, file, mmwave, " in " ".join(found["cautions"])

@@ -92,9 +92,9 @@ class Simulated(Experiment):
 class Swept(Experiment):
     """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
     short: for a short reproduction: factors, repetitions, additional changes, and `levels` to keep, by factor. worst:
-    whether a short trial uses the poorest time of its uplink. varies: whether repetitions differ in virtual time; if
-    not, there is one repetition. real: the factors in real time, if they differ. packet_logs: whether trials keep them
-    after they have been measured."""
+    whether all trials begin at one place of their uplink, short ones at its poorest. varies: whether repetitions differ
+    in virtual time; if not, there is one repetition. real: the factors in real time, if they differ. packet_logs:
+    whether trials keep them after they have been measured."""
 
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -141,7 +141,13 @@ class Trials:
 
     def at(self, **labels: str) -> pl.DataFrame:
         """Return the trials with measures at these levels, by repetition."""
-        found = self.measured.sort("repetition")
+        return self._select(self.measured.sort("repetition"), labels)
+
+    def has(self, labels: Mapping[str, str]) -> bool:
+        """Return whether there are trials at these levels, failed ones too."""
+        return not self._select(self.frame, labels).is_empty()
+
+    def _select(self, found: pl.DataFrame, labels: Mapping[str, str]) -> pl.DataFrame:
         for name, label in {**self.usual, **labels}.items():
             found = found.filter(found[name] == label)
         return found
@@ -188,6 +194,10 @@ class Measure:
         return pair_repetitions(
             self.how, found, data[self.experiment].values(self.against or self.column, **self.other)
         )
+
+    def is_tried(self, data: Data) -> bool:
+        """Return whether the trials have the levels of the measure."""
+        return all(data[self.experiment].has(each) for each in (self.at, self.other or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,17 +391,13 @@ def leave_one_out(statistic: Callable[[Sequence[int]], float], repetitions: Sequ
 
 
 def determination(columns: Sequence[tuple[float, Values]]) -> Values:
-    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains, by
-    `leave_one_out`."""
-    repetitions = sorted(set().union(*(column for _, column in columns))) if columns else []
-
-    def explained(chosen: Sequence[int]) -> float:
-        pairs = [(x, column[each]) for x, column in columns for each in chosen if each in column]
-        if len(pairs) < 3 or len({x for x, _ in pairs}) < 2 or not np.isfinite(pairs).all():
-            return math.nan
-        return float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)
-
-    return leave_one_out(explained, repetitions)
+    """Return the share of a measure's variance over `x` that a line explains, for each repetition with all points."""
+    points = [x for x, _ in columns]
+    if len(set(points)) < 3:
+        return {}
+    return pair_repetitions(
+        lambda *values: float(np.corrcoef(points, values)[0, 1] ** 2), *(column for _, column in columns)
+    )
 
 
 def rounds(packets: float, first: int = 10) -> int:
@@ -469,7 +475,8 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
     if claim.untried:
         same = "untried"
     elif interval.value is None:
-        same = "not measured"
+        tried = not isinstance(claim.measure, Measure) or claim.measure.is_tried(data)
+        same = "not measured" if tried else "untried"
     else:
         if claim.agrees is not None:
             (low, high), (least, most) = ends(interval), claim.agrees
@@ -478,14 +485,14 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
         if claim.figure is not None:
             sized = magnitude(interval, claim.figure, claim.unit, exact=exact)
         # An input cannot imply what the trials contradict or leave open.
-        if same in ("yes", "–") and not made.isdisjoint(claim.made):
+        if same in ("yes", "–") and sized != "no" and not made.isdisjoint(claim.made):
             same = "stand-in"
             sized = same if claim.figure is not None else sized
-    sentences = [claim.untried]
+    sentences = [claim.untried or "No trial has its levels." * (same == "untried")]
     if names := " and ".join(each for each in claim.made if each in made):
         if same == "stand-in":
             sentences.append(f"It follows from {names}, among our inputs: trials with it cannot confirm the claim.")
-        elif same in ("no", "open"):
+        elif {same, sized} & {"no", "open"}:
             sentences.append(f"It depends on {names}, among our inputs.")
     if same == "not measured":
         sentences += [text for labels in claim.shown if (text := _describe_unanswered(data[claim.experiment], labels))]

@@ -106,10 +106,11 @@ class Sweeps:
         }
         written = (with_values(dict(base), values), sweep)
         scenario, sweep = (fill_models(self._fill_traces(each), self._models) for each in written)
-        if self._short and experiment.worst:
-            start = _find_poorest(scenario["links"]["mobile"]["up"], DURATION.parse(scenario["duration"]))
-            scenario = with_values(scenario, {"links.mobile.start": f"{start} ms"})
+        if experiment.worst:
             sweep["vary_start"] = False
+            if self._short:
+                start = _find_poorest(scenario["links"]["mobile"]["up"], DURATION.parse(scenario["duration"]))
+                scenario = with_values(scenario, {"links.mobile.start": f"{start} ms"})
         place.mkdir(parents=True, exist_ok=True)
         file = place / f"{experiment.name}.toml"
         for path, content in ((place / sweep["scenario"], scenario), (file, sweep)):
@@ -175,7 +176,7 @@ class Sweeps:
         return failed
 
     def result(self, command: str) -> Result:
-        """Return the findings of finished trials, without experiments that have not begun. command: command used."""
+        """Return the findings of finished trials, also those of earlier calls. command: command used."""
         lacking: dict[str, list[str]] = {}
         for each, plan in self.plans:
             for note in deviations(self._publication, each, plan.trials[0].tables):
@@ -184,8 +185,9 @@ class Sweeps:
         if not self._execution.limits:
             notes.append("CPU and memory of the nodes were not limited (--no-limits).")
         data = {each.name: measure_rates(self.played, each.traces) for each in self._recorded}
-        data |= {place.name: collect(place) for place in self._folders if (place / DATASET).is_file()}
-        if absent := [each.name for each, _ in self.plans if each.name not in data]:
+        swept = [each.name for each in self._publication.experiments if isinstance(each, Swept)]
+        data |= {name: collect(self.folder / name) for name in swept if (self.folder / name / DATASET).is_file()}
+        if absent := [name for name in swept if name not in data]:
             notes.append(f"Not run yet, and without claims here: {', '.join(absent)}.")
         return Result(
             self._publication,
@@ -234,8 +236,8 @@ def deviations(publication: SweptPublication, experiment: Swept, scenario: Mappi
 
 
 def measure_rates(played: Mapping[Input, str], traces: Sequence[str], parts: int = 5) -> Trials:
-    """Return rates of traces, Mbit/s: mean, maximum and percentiles of the seconds. parts: equal parts of a trace, each
-    a repetition.
+    """Return rates of traces, Mbit/s: mean and percentiles of the seconds, and the whole trace's maximum. parts: equal
+    parts of a trace, each a repetition.
 
     Errors: :class:`CellbedError`, OSError.
     """
@@ -252,7 +254,7 @@ def measure_rates(played: Mapping[Input, str], traces: Sequence[str], parts: int
             if len(part):
                 least, most = np.percentile(part, (10, 90))
                 row = {"point": point, "trace": each.name, "repetition": repetition, "status": "complete"}
-                rows.append(row | {"mean": part.mean(), "most": part.max(), "p10": least, "p90": most})
+                rows.append(row | {"mean": part.mean(), "most": rates.max(), "p10": least, "p90": most})
     return Trials(pl.DataFrame(rows))
 
 
@@ -309,6 +311,7 @@ def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
     window = requests["tcp"].struct.field("cwnd") if "tcp" in requests.columns else requests["cwnd"]
     return found | {
         "latency_max_s": _float(requests["latency_s"].max()),
+        "first_frames_s": _float(requests.sort("intended_s").filter(status="ok")["latency_s"].head(5).mean()),
         "bytes_up_p50": _float(requests["bytes_up"].median()),
         "packets_p50": _float(packets.median()),
         "packets_mean": _float(packets.mean()),
