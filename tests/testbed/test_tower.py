@@ -208,6 +208,25 @@ def test_an_ordinary_user_has_a_transparent_proxy_and_nothing_is_left(world: Wor
     assert not [path for path in MEMORY.glob("cellbed-*") if path.stat().st_uid == ORDINARY_USER]
 
 
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_a_command_of_an_ordinary_user_can_be_transparent_on_a_tower_alone(world: World) -> None:
+    home = world.home(ORDINARY_USER)
+    (home / "run.toml").write_text(scenario(None))
+    environment = ["env", f"XDG_RUNTIME_DIR={home}", f"TMPDIR={home}"]
+
+    def command(*words: str) -> "subprocess.CompletedProcess[str]":
+        return world.run([*environment, *cellbed_of(words[0]), *words[1:]], user=ORDINARY_USER, timeout=100)
+
+    up = command("up", str(home / "run.toml"), "--name", "x", "--out", str(home / "runs"), "--no-limits")
+    assert up.returncode == 0, up.stdout + up.stderr
+    try:
+        words = ["--", sys.executable, "-c", "import socket; socket.socket().setsockopt(socket.SOL_IP, 19, 1)"]
+        assert command("exec", "mast-0", *words).returncode == 0
+        assert "PermissionError" in command("exec", "cloud-0", *words).stderr
+    finally:
+        command("down", "x")
+
+
 @needs_containers
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: containers of ordinary users do not intercept")
 def test_a_container_forwards_and_reads_the_page(image: str, own_folders: None, tmp_path: Path) -> None:

@@ -413,6 +413,7 @@ class Testbed:
                 binds=binds,
                 cgroups=group.join_files if group else (),
                 host_name=name,
+                keep_network_capabilities="tower" in vertex,
             ),
             interface=self.emulator.interface(name),
             addresses=tuple(vertex["addresses"]),
@@ -427,7 +428,6 @@ class Testbed:
             disk_bytes=self._disks.get(name),
             underlay=self._underlay,
             environment={tower.VARIABLE: page} if page is not None else {},
-            is_tower="tower" in vertex,
         )
         if name in self._intercepts:
             place = Place(setup.place.network_namespace, setup.place.user_namespace)

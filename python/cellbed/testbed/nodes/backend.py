@@ -53,8 +53,8 @@ class Setup:
     of its processes. record: notes resources that outlive the run's processes, *before* they are made. folder: folder
     for the node's files, not made yet; already noted, and removed after the run. disk_bytes: size of the file system to
     which the node's programs write, if it is limited. underlay: interface by which packets to a machine over SSH leave.
-    environment: variables of the node's programs. is_tower: whether it is the node of a tower, whose programs
-    administer its network. Without `record`, a namespace node has no folder; other kinds need both.
+    environment: variables of the node's programs. Without `record`, a namespace node has no folder; other kinds need
+    both.
     """
 
     name: str
@@ -72,7 +72,6 @@ class Setup:
     disk_bytes: int | None = None
     underlay: Interface | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    is_tower: bool = False
 
     @property
     def variables(self) -> dict[str, str]:

@@ -381,12 +381,12 @@ class ContainerNode(LocalNode):
 
     @property
     def _capabilities(self) -> list[str]:
-        return [*CAPABILITIES, *(_OF_TOWERS if self.setup.is_tower else [])]
+        return [*CAPABILITIES, *(_OF_TOWERS if self.setup.place.keep_network_capabilities else [])]
 
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
         sets = ("bounding", "effective", "permitted", *(() if self._user["uid"] else ("inheritable",)))
         capabilities = dict.fromkeys(sets, self._capabilities)
-        if self.setup.is_tower:
+        if self.setup.place.keep_network_capabilities:
             # Programs of other users than root have them, too.
             capabilities |= {"inheritable": self._capabilities, "ambient": _OF_TOWERS}
         return {

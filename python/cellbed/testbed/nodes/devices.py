@@ -60,9 +60,7 @@ def _find_file(name: str) -> Edits:
 def _find_named(name: str, folders: Sequence[Path]) -> Edits:
     kind, _, device = name.partition("=")
     known: dict[str, Edits] = {}
-    for path in sorted(
-        (each for folder in folders for each in folder.glob("*")), key=lambda path: folders.index(path.parent)
-    ):
+    for path in (each for folder in folders for each in folder.glob("*")):
         if path.suffix in (".json", ".yaml", ".yml"):
             known |= _read(path)
     if name not in known:

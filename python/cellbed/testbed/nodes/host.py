@@ -96,15 +96,7 @@ class HostNode(RemoteNode):
         agent = f"env CELLBED_CONNECTION=\"$SSH_CONNECTION\" {RUN_VARIABLE}={setup.run} {_PYTHON} -c '{BOOTSTRAP}'"
         near, far = socket.socketpair()
         with near, far:
-            self._process = subprocess.Popen(
-                _ssh(self.table, agent),
-                stdin=far.fileno(),
-                stdout=far.fileno(),
-                stderr=self._errors,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-                env={**os.environ, RUN_VARIABLE: setup.run},
-            )
+            self._process = self._log_in(agent, far)
             self.open_agent(
                 near,
                 kind="host",
@@ -112,6 +104,18 @@ class HostNode(RemoteNode):
                 tunnel=None if self._reason else self._tunnel(self.far_device, self.far_mac),
                 meet=self._token,
             )
+
+    def _log_in(self, command: str, end: socket.socket) -> subprocess.Popen[bytes]:
+        """Start a command on the machine. end: its standard input and output."""
+        return subprocess.Popen(
+            _ssh(self.table, command),
+            stdin=end.fileno(),
+            stdout=end.fileno(),
+            stderr=self._errors,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+            env={**os.environ, RUN_VARIABLE: self.setup.run},
+        )
 
     def _tunnel(self, device: str, mac: str) -> str:
         """Return arguments of ip(8) that make an end; in braces: its namespace, this machine's address, the other
@@ -176,19 +180,10 @@ class HostNode(RemoteNode):
     def _carry(self, hello: dict[str, Any]) -> None:
         """Make the tunnel through a second SSH connection. Errors: :class:`NodeError`."""
         self.path = f"the SSH connection to {self.table.ssh}"
-        setup, environment = self.setup, {**os.environ, RUN_VARIABLE: self.setup.run}
         near, far = socket.socketpair()
         with near:
             with far:
-                self._carrier = subprocess.Popen(
-                    _ssh(self.table, f"{_PYTHON} -c '{BOOTSTRAP}'"),
-                    stdin=far.fileno(),
-                    stdout=far.fileno(),
-                    stderr=self._errors,
-                    start_new_session=True,
-                    preexec_fn=die_with_parent,
-                    env=environment,
-                )
+                self._carrier = self._log_in(f"{_PYTHON} -c '{BOOTSTRAP}'", far)
             near.settimeout(MEETING_S)
             source = Path(tunnel.__file__).read_bytes()
             answer = b""
@@ -201,8 +196,8 @@ class HostNode(RemoteNode):
             self.run_ip(f"tuntap add {self.device} mode tap")
             self._carried = spawn(
                 [sys.executable, "-P", "-m", tunnel.__name__, self.device],
-                replace(setup.place, binds=(), cgroups=()),
-                environment=environment,
+                replace(self.setup.place, binds=(), cgroups=()),
+                environment={**os.environ, RUN_VARIABLE: self.setup.run},
                 stdin=near.fileno(),
                 stderr=self._errors,
             )

@@ -100,17 +100,8 @@ class NamespaceNode(LocalNode):
     ) -> Running:
         return spawn(
             command,
-            replace(
-                self.place,
-                cgroups=(*self.place.cgroups, *cgroups),
-                keep_network_capabilities=self.setup.is_tower,
-            ),
-            environment={
-                **os.environ,
-                "PATH": search_path(),
-                **self.setup.variables,
-                **(environment or {}),
-            },
+            replace(self.place, cgroups=(*self.place.cgroups, *cgroups)),
+            environment={**os.environ, "PATH": search_path(), **self.setup.variables, **(environment or {})},
             folder=str(self._resolve(folder or "")) if self._folder or folder else None,
             **streams,
         )
