@@ -95,7 +95,7 @@ def test_recorded_channel_qualities_are_those_of_the_users(tmp_path: Path) -> No
     changed = [one.file != other.file for one, other in zip(given.runs["10a"], ours.runs["10a"], strict=True)]
     assert changed == [run.labels["cqi"] == "varying" for run in ours.runs["10a"]]
     used = given.result("").inputs
-    assert {each.name: each.stand_in for each in used} == {"flow sizes": True, "channel qualities": False}
+    assert {each.name: each.stand_in for each in used[:2]} == {"flow sizes": True, "channel qualities": False}
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ class SimulatedPublication(Publication[Simulated]):
     """A publication whose experiments are simulations. usual: default levels of a setting, by factor. read: returns, by
     option, the content of a user's files, or of a stand-in if there are none. full, short: arguments of `describe`, and
     ``seeds``. describe: returns the simulation of a setting with the content by option. measure: runs the simulation
-    with a seed, and returns the columns of its trial."""
+    with a seed, and returns the columns of its trial. inputs: inputs that no option replaces."""
 
     usual: Mapping[str, str]
     read: Mapping[str, Callable[[Sequence[pathlib.Path]], tuple[Any, Input]]]
@@ -316,6 +316,7 @@ class SimulatedPublication(Publication[Simulated]):
     short: Mapping[str, int]
     describe: Callable[[Mapping[str, str], Mapping[str, int], Mapping[str, Any]], dict[str, Any]]
     measure: Callable[[Mapping[str, Any], int], dict[str, Any]]
+    inputs: tuple[Input, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +486,7 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
         if claim.figure is not None:
             sized = magnitude(interval, claim.figure, claim.unit, exact=exact)
         # An input cannot imply what the trials contradict or leave open.
-        if same in ("yes", "–") and sized != "no" and not made.isdisjoint(claim.made):
+        if {same, sized} <= {"yes", "–"} and not made.isdisjoint(claim.made):
             same = "stand-in"
             sized = same if claim.figure is not None else sized
     sentences = [claim.untried or "No trial has its levels." * (same == "untried")]

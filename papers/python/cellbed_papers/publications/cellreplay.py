@@ -10,6 +10,8 @@ import math
 import operator as operator_module
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -286,10 +288,14 @@ def _replay_claims() -> Iterator[Claim]:
     files = [_point(operator, Downloads.name) for operator in OPERATORS]
     sizes = [download(size) for size in Downloads().sizes]
     for method, (least, most) in ((MAHIMAHI, (0.079, 0.49)), (CELLREPLAY, (0.002, 0.224))):
-        for point in files:
-            yield Claim(f"files-{method}-{OPERATORS[point['operator']]}", "downloads", "§5.6",
-                        f"mean error of files, {method}, {point['operator']}", f"{least:.1%} to {most:.1%}",
-                        _errors("downloads", method, sizes, [point]), "share", agrees=(least, most))  # fmt: skip
+        for point, (words, error, how) in product(files, (("least", least, np.min), ("greatest", most, np.max))):
+            measure = _errors("downloads", method, sizes, [point], partial(_of_sizes, how))
+            yield Claim(f"files-{words}-{method}-{OPERATORS[point['operator']]}", "downloads", "§5.6",
+                        f"{words} error of files by size, {method}, {point['operator']}", f"{error:.1%}", measure,
+                        "share", figure=(error, error))  # fmt: skip
+    for point in files:
+        yield _less("downloads", f"files-{OPERATORS[point['operator']]}", "§1", f"files, {point['operator']}", sizes,
+                    [point], None)  # fmt: skip
     large = _errors("downloads", MAHIMAHI, [download(250_000)], files[1:])
     yield Claim("file-250", "downloads", "§5.6", f"error of 250 KB, {MAHIMAHI}, {list(OPERATORS)[1]}", "49 %", large,
                 "share", figure=(0.49, 0.49))  # fmt: skip
@@ -301,6 +307,13 @@ def _replay_claims() -> Iterator[Claim]:
         kept = _combine(lambda a, b, c, d: float((a - b) * (c - d) > 0), "player", _point(operator, "player"), *rules)
         yield Claim(f"abr-{short}", "player", "§5.9", f"the order of players' rules is kept by CellReplay, {operator}",
                     "kept", kept, "share", agrees=values_above(0.5))  # fmt: skip
+        rates = [f"bit rate {rule}" for rule in Player().rules]
+        yield _less("player", f"abr-{short}", "§1", f"bit rates of players, {operator}", rates,
+                    [_point(operator, "player")], None)  # fmt: skip
+
+
+def _of_sizes(how: Callable[[Samples], Any], errors: Samples) -> Any:
+    return how(np.abs(errors))
 
 
 def _reduced(

@@ -141,4 +141,5 @@ class Simulations:
                     f"{name}: in {ended.height} of {done.height} simulations flows did not end, {share:.1%} of all: "
                     "they count as infinitely long."
                 )
-        return Result(self._publication, data, [*self._used.values()], self._short, command, notes=notes)
+        used = [*self._used.values(), *self._publication.inputs]
+        return Result(self._publication, data, used, self._short, command, notes=notes)
