@@ -269,6 +269,7 @@ EXPERIMENTS = (
             "levels": {"transport": ["CUBIC", "mmCPTP"]},
             "changes": {"duration": "19 s"},
         },
+        packet_logs=False,  # a GB a trial
         drawings=(
             (
                 "Fig. 4: rate of the mmWave link",
