@@ -28,7 +28,7 @@ from cellbed.extension.files import (
     quantity,
 )
 from cellbed_datacentre import _core, headers
-from cellbed_datacentre.headers import CELL_HEADERS, PS, header_of, header_or
+from cellbed_datacentre.headers import CELL_HEADERS, header_of, header_or
 from cellbed_datacentre.transports import to_simulator
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
@@ -302,7 +302,7 @@ class Radio(Table):
     def description(self, folder: Path, hosts: Sequence[str], place: tuple[str | int, ...]) -> dict[str, Any]:
         """Return the cells in the simulator's format; file names are relative to `folder`. place: path of the table.
         Raises TablesError."""
-        found = _renamed(self, ("host", "through", "dus", "cqi", *CELL_HEADERS, "readings"))
+        found = _with_carrier(self, ("host", "through", "dus", "cqi", *CELL_HEADERS, "readings"))
         stops = [] if self.through is None else [("through", name) for name in self.through]
         named = [] if self.host is None else [("host", self.host)]
         for key, name in (*named, *stops):
@@ -312,7 +312,7 @@ class Radio(Table):
         found |= {key: hosts.index(name) for key, name in named}
         found["through"] = [hosts.index(name) for _, name in stops]
         if self.dus is not None:
-            found["units"] = [_renamed(each) for each in self.dus] if isinstance(self.dus, list) else [{}] * self.dus
+            found["units"] = [_with_carrier(each) for each in self.dus] if isinstance(self.dus, list) else [{}] * self.dus
         if isinstance(self.cqi, TraceCqi):
             found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder, place) for name in self.cqi.files]}
         elif self.cqi is not None:
@@ -335,16 +335,10 @@ class Radio(Table):
         return found
 
 
-def _renamed(table: Table, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the keys of a table except `others` in the simulator's format, without omitted ones."""
-    found: dict[str, Any] = {}
-    for key in type(table).model_fields:
-        value = getattr(table, key)
-        if value is None or key in others:
-            continue
-        name = _NAMES.get(key, key)
-        found[name] = _carrier(value) if key == "carrier" else value * PS if name.endswith("_ps") else value
-    return found
+def _with_carrier(table: Radio | DistributedUnit, others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the keys of a table except `others` in the simulator's format."""
+    found = to_simulator(table, ("carrier", *others))
+    return found if table.carrier is None else found | {"carrier": _carrier(table.carrier)}
 
 
 def _carrier(carrier: str | Lte | Nr) -> dict[str, Any]:
@@ -357,18 +351,6 @@ def _carrier(carrier: str | Lte | Nr) -> dict[str, Any]:
         for key, value in carrier
         if value is not None
     }
-
-
-_NAMES = {
-    "buffer": "buffer_bytes",
-    "capacity": "capacity_bps",
-    "through_delay": "through_ps",
-    "fronthaul_rate": "fronthaul_bps",
-    "fronthaul_delay": "fronthaul_ps",
-    "uplink_delay": "uplink_ps",
-    "sampling": "series_ps",
-}
-"""The simulator's names for keys with a unit."""
 
 
 def _reports(name: str, folder: Path, place: tuple[str | int, ...]) -> list[int]:

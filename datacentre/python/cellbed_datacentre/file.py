@@ -103,16 +103,7 @@ class LeafSpine(Table):
 
     def description(self) -> dict[str, Any]:
         """Return the topology in the simulator's format."""
-        return {
-            "kind": self.kind,
-            "racks": self.racks,
-            "hosts_per_rack": self.hosts_per_rack,
-            "spines": self.spines,
-            "host_bps": self.host_rate,
-            "core_bps": self.core_rate,
-            "hop_ps": self.hop_delay * PS,
-            **_port_keys(self),
-        }
+        return to_simulator(self)
 
     def node_names(self) -> list[str]:
         """Return the names of hosts, then of switches, in order of their numbers."""
@@ -201,8 +192,7 @@ class Graph(Table):
         """Return the topology in the simulator's format."""
         numbers = {name: number for number, name in enumerate(self.node_names())}
         links = [[*(numbers[name] for name in link.between), link.rate, link.delay * PS] for link in self.links]
-        nodes = {"hosts": len(self.hosts), "switches": len(self.switches), "links": links}
-        return {"kind": self.kind, **nodes, **_port_keys(self)}
+        return {**to_simulator(self), "hosts": len(self.hosts), "switches": len(self.switches), "links": links}
 
     def node_names(self) -> list[str]:
         """Return the names of hosts, then of switches, in order of their numbers."""
@@ -211,16 +201,6 @@ class Graph(Table):
     def node_kinds(self) -> list[str]:
         """Return the kinds of the nodes, in order of their numbers."""
         return ["host"] * len(self.hosts) + ["switch"] * len(self.switches)
-
-
-def _port_keys(topology: LeafSpine | Graph) -> dict[str, Any]:
-    marks = {} if topology.mark_above is None else {"mark_above_bytes": topology.mark_above}
-    return {
-        "buffer_bytes": topology.buffer,
-        "switching": topology.switching,
-        "balancing": topology.balancing,
-        **marks,
-    }
 
 
 def _describe_size(hosts: int, switches: int) -> str:
