@@ -66,7 +66,7 @@ pub(super) struct Leg {
     pub(super) queue: u32,
     other: Option<u32>,
     /// Last threshold reported by the distributed unit, since a flow to the user opened.
-    reported: Option<u32>,
+    pub(super) reported: Option<u32>,
     throughput: Average,
     /// Number of packets in the last subframe.
     pub(super) accepted: u32,
@@ -181,21 +181,6 @@ impl Cell {
 
     pub(super) fn is_idle(&self, buffer: &Buffer) -> bool {
         self.unit.is_empty() && self.late.is_empty() && !self.waits(buffer)
-    }
-
-    /// Return the leg of a queue.
-    pub(super) fn leg(&self, queue: u32) -> &Leg {
-        &self.legs[self.place(queue)]
-    }
-
-    pub(super) fn place(&self, queue: u32) -> usize {
-        let place = self.legs.binary_search_by_key(&queue, |it| it.queue);
-        place.unwrap_or_default()
-    }
-
-    pub(super) fn forget_report(&mut self, queue: u32) {
-        let place = self.place(queue);
-        self.legs[place].reported = None;
     }
 
     /// Return the beginning and the end of a TTI.

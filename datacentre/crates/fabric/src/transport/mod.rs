@@ -77,8 +77,6 @@ pub enum MobileUsers {
     EndToEnd,
     /// The transport ends at the central unit.
     CentralUnit,
-    /// The transport already has a radio access network.
-    Own,
     /// No support: the transport retransmits packets long before a device can answer.
     None,
 }
