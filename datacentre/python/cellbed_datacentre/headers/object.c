@@ -69,6 +69,12 @@ u64 cellbed_call(struct sim *sim, u32 function, void *a, u64 b, u64 c)
 #elif CELLBED_KIND == 2
 	case 6: {
 		union { double rank; u64 bits; } found = { scheduler_rank(sim, a, (const struct candidate *)b) };
+	case 0: {
+		struct packet_set *set = a;
+
+		packet_set_add(set, b);
+		return set->count == set->packets;
+	}
 		return found.bits;
 	}
 	case 7: if (scheduler_sent) scheduler_sent(sim, a, b, c); break;
