@@ -37,7 +37,7 @@ from cellbed.extension.files import (
 from cellbed_datacentre import headers
 from cellbed_datacentre.cells import Radio
 from cellbed_datacentre.headers import PS, header_of, header_or
-from cellbed_datacentre.transports import MOBILE_USERS, AnyTransport, to_simulator
+from cellbed_datacentre.transports import AT_UNIT, MOBILE_USERS, AnyTransport, to_simulator
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]
@@ -515,6 +515,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         content["sampling"] = {"interval_ps": file.sampling * PS, "kinds": [numbers[kind] for kind in kinds]}
     if radio:
         content["radio"] = radio
+        _check_drops(file, content["transport"], radio)
     named = {
         name: find_file(name, folder)
         for name in (*file.traffic.files(), *(name for _, each in file.radios for name in each.files()))
@@ -543,6 +544,16 @@ def _radio_problems(file: SimulationFile, kind: str) -> Iterator[Problem]:
         for key in ("share", "load_of"):
             if getattr(radio, key) is not None:
                 yield Problem((*place, key), "applies to all radio tables: write it in the first one")
+
+
+def _check_drops(file: SimulationFile, transport: Mapping[str, Any], radio: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse cells that drop admitted packets of a transport that has forgotten them. Raises TablesError."""
+    kind = transport["kind"]
+    if headers.has(transport, "cellbed_ends_at_unit") if kind == "foreign" else kind in AT_UNIT:
+        text = "it drops packets that the transport, which ends at the central unit, will not send again: write another"
+        for (place, _), each in zip(file.radios, radio, strict=True):
+            if each.get("admission") == "lqd" or headers.has(each.get("admission_header"), "cellbed_replaces"):
+                raise TablesError([Problem((*place, "admission"), text)])
 
 
 def json_schema() -> dict[str, Any]:

@@ -135,6 +135,11 @@ def describe(
     return {"name": text, "file": str(compiled), "constants": values}
 
 
+def has(header: Mapping[str, Any] | None, name: str) -> bool:
+    """Return whether the object of a described header contains a name of ``object.c``."""
+    return header is not None and name.encode() in inputs.content(Path(header["file"]))
+
+
 class _Nanoseconds(int):
     """A duration, by default of a name that ends in ``_ps``."""
 

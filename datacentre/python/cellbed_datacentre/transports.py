@@ -82,3 +82,5 @@ else:
     AnyTransport = reduce(or_, map(_make_table, _TRANSPORTS))
 MOBILE_USERS: dict[str, bool] = {each["table"]["kind"]: each["mobile_users"] for each in _TRANSPORTS}
 """True for a transport that reaches the users of a radio cell, by kind."""
+AT_UNIT = {each["table"]["kind"] for each in _TRANSPORTS if each["at_unit"]}
+"""Transports that end at the central unit."""

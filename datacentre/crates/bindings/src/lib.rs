@@ -40,13 +40,14 @@ fn check_radio(description: &str) -> PyResult<()> {
 }
 
 /// Return all transports as a list in JSON: `table` with the defaults of all keys, `text`, `keys` with texts and
-/// minima, and whether they support `mobile_users`.
+/// minima, whether they support `mobile_users`, and whether they end at the central unit.
 #[pyfunction]
 fn transports() -> String {
     let entry = |it: TransportConfig| {
         let mobile_users = it.mobile_users() != MobileUsers::None;
+        let at_unit = it.mobile_users() == MobileUsers::CentralUnit;
         let (text, keys) = it.documentation();
-        serde_json::json!({"table": it, "text": text, "keys": keys, "mobile_users": mobile_users})
+        serde_json::json!({"table": it, "text": text, "keys": keys, "mobile_users": mobile_users, "at_unit": at_unit})
     };
     let entries = TransportConfig::all().into_iter().map(entry);
     serde_json::Value::from_iter(entries).to_string()
