@@ -500,7 +500,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
     if sum(users.values()) > _MOST_USERS:
         text = f"{sum(users.values())} users of all radio tables: write at most {_MOST_USERS}"
         raise TablesError([Problem(("radio", 0, "users"), text)])
-    content = {
+    content: dict[str, Any] = {
         "seed": file.seed,
         **({} if file.until is None else {"until_ps": file.until * PS}),
         "topology": file.topology.description(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -109,14 +109,8 @@ def describe(
             raise UnitError(f"{obstacle(text, folder, 'header')}: write a path relative to the simulation file")
         if (FOLDER / path.name).exists() and path.parent != FOLDER:
             raise UnitError(f"{path}: the interface has a file '{path.name}': rename the header")
-        constants = _constants(path)
-        names = (f"_({key}_ps)" if isinstance(each, _Nanoseconds) else f"_({key})" for key, each in constants.items())
-        macros = [
-            f"CELLBED_KIND={_KINDS.index(place[-1]) + 1}",
-            f"CELLBED_USERS={users:d}",
-            f"CELLBED_CONSTANTS(_)={' '.join(names)}",
-        ]
-        compiled = compile_header(FOLDER / "object.c", path, "a structure of the state", macros)
+        defaults, object_path = compiled(path, _KINDS.index(place[-1]) + 1, users)
+        constants = dict(defaults)
     except (UnitError, HeaderError) as error:
         raise TablesError([Problem(place, _OBJECT_ERROR.sub(r"\1", str(error)))]) from None
     given: dict[str, Any] = {} if isinstance(value, str) else dict(value.model_extra or {})
@@ -132,7 +126,7 @@ def describe(
     if problems:
         raise TablesError(problems)
     values = [constant * PS if isinstance(constant, _Nanoseconds) else constant for constant in constants.values()]
-    return {"name": text, "file": str(compiled), "constants": values}
+    return {"name": text, "file": str(object_path), "constants": values}
 
 
 def has(header: Mapping[str, Any] | None, name: str) -> bool:
@@ -146,6 +140,16 @@ class _Nanoseconds(int):
 
 def _text(path: Path) -> str:
     try:
+@cache
+def compiled(path: Path, kind: int, users: bool) -> tuple[Mapping[str, Any], Path]:
+    """Return the defaults of a header's constants, and its shared object; cells of a file share headers. Raises
+    UnitError, HeaderError."""
+    constants = _constants(path)
+    names = (f"_({key}_ps)" if isinstance(each, _Nanoseconds) else f"_({key})" for key, each in constants.items())
+    macros = [f"CELLBED_KIND={kind}", f"CELLBED_USERS={users:d}", f"CELLBED_CONSTANTS(_)={' '.join(names)}"]
+    return constants, compile_header(FOLDER / "object.c", path, "a structure of the state", macros)
+
+
         return inputs.text(path, _MOST_BYTES)
     except (OSError, CellbedError) as error:
         raise UnitError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
