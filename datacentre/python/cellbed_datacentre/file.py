@@ -25,7 +25,6 @@ from cellbed.extension.files import (
     did_you_mean,
     find_file,
     flow_files,
-    obstacle,
     quantity,
     read,
     report,
@@ -35,8 +34,8 @@ from cellbed.extension.files import (
     written,
 )
 from cellbed_datacentre import headers
-from cellbed_datacentre.cells import Radio
-from cellbed_datacentre.headers import PS, header_of, header_or
+from cellbed_datacentre.cells import Radio, host_number
+from cellbed_datacentre.headers import PS, header_of, header_or, resolve_file
 from cellbed_datacentre.transports import AT_UNIT, MOBILE_USERS, AnyTransport, to_simulator
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
@@ -222,12 +221,12 @@ class SizesFile(Table):
 
     def points(self, folder: Path) -> flow_files.Sizes:
         """Return the distribution. Raises UnitError, FlowFileError."""
-        return flow_files.read_sizes(_resolve_file(self.file, folder), self.grain(folder))
+        return flow_files.read_sizes(resolve_file(self.file, folder, "file of flow sizes"), self.grain(folder))
 
     def grain(self, folder: Path) -> int:
         """Return the bytes of which every flow size is a multiple. Raises UnitError, FlowFileError."""
         if self.unit is None:
-            return flow_files.unit_of(_resolve_file(self.file, folder))
+            return flow_files.unit_of(resolve_file(self.file, folder, "file of flow sizes"))
         return flow_files.PACKET if self.unit == "packets" else 1
 
 
@@ -269,13 +268,6 @@ class LogNormalSizes(Table):
 
 
 _LIKE_A_SIZE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*[A-Za-z]{0,5}\s*")
-
-
-def _resolve_file(text: str, folder: Path, what: str = "file of flow sizes") -> Path:
-    path = find_file(text, folder)
-    if path is None:
-        raise UnitError(f"{obstacle(text, folder, what)}: write a path relative to the simulation file")
-    return path
 
 
 class Incast(Table):
@@ -345,7 +337,7 @@ class Traffic(Table):
         place: tuple[str, ...] = ("traffic", "trace")
         try:
             if self.trace is not None:
-                path = _resolve_file(self.trace, folder, "file of flows")
+                path = resolve_file(self.trace, folder, "file of flows")
                 return {"trace": flow_files.read_trace(path, len(hosts), users)}
             place = ("traffic", "sizes")
             points, grain = self._sizes(folder)
@@ -368,10 +360,8 @@ class Traffic(Table):
                 text = f"{pattern.senders} senders and a receiver, but there are {len(hosts)} hosts: write fewer"
                 raise TablesError([Problem(("traffic", "pattern", "senders"), text)])
             return {"kind": pattern.kind, "senders": pattern.senders}
-        if pattern.host not in hosts:
-            text = f"there is no host '{pattern.host}': {did_you_mean(pattern.host, hosts)}hosts are {hosts[0]}, …"
-            raise TablesError([Problem(("traffic", "pattern", "host"), text)])
-        return {"kind": pattern.kind, "host": hosts.index(pattern.host), "share": pattern.share}
+        host = host_number(pattern.host, hosts, ("traffic", "pattern", "host"))
+        return {"kind": pattern.kind, "host": host, "share": pattern.share}
 
     def _sizes(self, folder: Path) -> tuple[flow_files.Sizes, int]:
         sizes: Any = self.sizes
@@ -382,7 +372,7 @@ class Traffic(Table):
             if size < 1:
                 raise UnitError("a flow has at least one byte: write more than '0 B'")
             return [(int(size), 1.0)], 1
-        path = _resolve_file(sizes, folder)
+        path = resolve_file(sizes, folder, "file of flow sizes")
         return flow_files.read_sizes(path), flow_files.unit_of(path)
 
 
@@ -486,6 +476,7 @@ def read_simulation(path: Path) -> Described:
 def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
     """Return the simulation described by a file's tables; file names are relative to `folder`. Raises TablesError."""
     file = validate(SimulationFile, dict(data), {"folder": folder})
+    headers.compiled.cache_clear()  # a header may have changed since the last file
     own = header_of(file.transport)
     kind = own or file.transport.kind
     found = [*file.topology.problems(), *file.traffic.problems(), *_radio_problems(file, kind)]

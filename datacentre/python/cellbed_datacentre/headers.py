@@ -81,6 +81,14 @@ def header_of(value: object) -> str | None:
     return kind if isinstance(kind, str) and kind.endswith(_SUFFIX) else None
 
 
+def resolve_file(text: str, folder: Path, what: str) -> Path:
+    """Return the place of a file that the simulation file names. what: in errors. Raises UnitError."""
+    path = find_file(text, folder)
+    if path is None:
+        raise UnitError(f"{obstacle(text, folder, what)}: write a path relative to the simulation file")
+    return path
+
+
 def files(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the path of a header as in the file, and with it the headers that it includes, with their places."""
     waiting, seen = [(text, folder)], set[Path]()
@@ -103,10 +111,8 @@ def describe(
     must reach users of radio cells.
     """
     text = str(header_of(value))
-    path = find_file(text, folder)
     try:
-        if path is None:
-            raise UnitError(f"{obstacle(text, folder, 'header')}: write a path relative to the simulation file")
+        path = resolve_file(text, folder, "header")
         if (FOLDER / path.name).exists() and path.parent != FOLDER:
             raise UnitError(f"{path}: the interface has a file '{path.name}': rename the header")
         defaults, object_path = compiled(path, _KINDS.index(place[-1]) + 1, users)
@@ -134,12 +140,6 @@ def has(header: Mapping[str, Any] | None, name: str) -> bool:
     return header is not None and name.encode() in inputs.content(Path(header["file"]))
 
 
-class _Nanoseconds(int):
-    """A duration, by default of a name that ends in ``_ps``."""
-
-
-def _text(path: Path) -> str:
-    try:
 @cache
 def compiled(path: Path, kind: int, users: bool) -> tuple[Mapping[str, Any], Path]:
     """Return the defaults of a header's constants, and its shared object; cells of a file share headers. Raises
@@ -150,6 +150,12 @@ def compiled(path: Path, kind: int, users: bool) -> tuple[Mapping[str, Any], Pat
     return constants, compile_header(FOLDER / "object.c", path, "a structure of the state", macros)
 
 
+class _Nanoseconds(int):
+    """A duration, by default of a name that ends in ``_ps``."""
+
+
+def _text(path: Path) -> str:
+    try:
         return inputs.text(path, _MOST_BYTES)
     except (OSError, CellbedError) as error:
         raise UnitError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
