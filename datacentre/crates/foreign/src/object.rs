@@ -291,14 +291,8 @@ impl Running {
         let found = unsafe { (self.object.call)(&raw mut sim, function, a, b, c) };
         running.store(0, Relaxed);
         self.random = sim.random;
-        self.instant = (
-            now,
-            if self.instant.0 == now {
-                self.instant.1 + 1
-            } else {
-                1
-            },
-        );
+        let (instant, calls) = self.instant;
+        self.instant = (now, if instant == now { calls + 1 } else { 1 });
         if let Some(text) = sim.failure {
             self.fail(function, &text);
         } else if self.instant.1 > MOST_CALLS {

@@ -59,7 +59,7 @@ pub(super) struct Cell {
 }
 
 /// The connection of a user to a distributed unit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Leg {
     pub(super) user: u32,
     /// Queue in the buffer, and the user's other queue, if any.
@@ -94,12 +94,7 @@ impl Leg {
             user,
             queue,
             other,
-            reported: None,
-            throughput: Average::default(),
-            accepted: 0,
-            last: None,
-            filled: 0,
-            late: (0, 0),
+            ..Self::default()
         }
     }
 }
@@ -124,15 +119,14 @@ fn order_key(value: f64) -> i64 {
 }
 
 impl Cell {
-    /// Return a cell without packets. harq: repair of its blocks.
-    pub(super) fn new(
-        settings: Unit,
-        legs: Vec<Leg>,
-        config: &RanConfig,
-        harq: Harq,
-        seed: u64,
-    ) -> Self {
+    /// Return a cell without packets.
+    pub(super) fn new(settings: Unit, legs: Vec<Leg>, config: &RanConfig, seed: u64) -> Self {
         let count = legs.len() as u32;
+        let harq = Harq {
+            error: config.block_errors.get(),
+            round_trip: u64::from(config.harq_ttis),
+            tries: config.harq_tries,
+        };
         Self {
             settings,
             seed,

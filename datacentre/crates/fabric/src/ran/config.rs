@@ -170,13 +170,11 @@ impl RanConfig {
 
     /// Return the mean capacity of the cells in bits per second, without lost blocks and with equal times of the users.
     pub fn mean_bps(&self, seed: u64) -> f64 {
-        let cells = (0..).zip(self.units().into_iter().zip(self.legs()));
-        let rate = |(number, (unit, legs)): (u64, (Unit, Vec<Leg>))| {
-            let seed = nth_seed(seed, number);
+        let rate = |(unit, legs, seed): (Unit, Vec<Leg>, u64)| {
             let channels = Channels::new(&self.cqi, &unit.carrier, legs.len() as u32, seed);
             channels.mean_bits_per_tti(&unit.carrier) / unit.carrier.tti.as_secs_f64()
         };
-        cells.map(rate).sum::<f64>() * (1.0 - self.block_errors.get())
+        self.cells(seed).map(rate).sum::<f64>() * (1.0 - self.block_errors.get())
     }
 
     /// Return the distributed units.
@@ -192,8 +190,15 @@ impl RanConfig {
         self.units.iter().map(unit).collect()
     }
 
+    /// Return each distributed unit with the users' queues for it, and a seed.
+    pub(super) fn cells(&self, seed: u64) -> impl Iterator<Item = (Unit, Vec<Leg>, u64)> + use<> {
+        let seeds = (0..).map(move |number| nth_seed(seed, number));
+        let cells = self.units().into_iter().zip(self.legs()).zip(seeds);
+        cells.map(|((unit, legs), seed)| (unit, legs, seed))
+    }
+
     /// Return the users' queues for each distributed unit.
-    pub(super) fn legs(&self) -> Vec<Vec<Leg>> {
+    fn legs(&self) -> Vec<Vec<Leg>> {
         let mut legs = vec![Vec::new(); self.units.len()];
         for queue in 0..self.queues() {
             let (user, second) = (queue % self.users, queue / self.users);

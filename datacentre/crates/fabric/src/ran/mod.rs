@@ -36,12 +36,10 @@ use cell::{Cell, Phase};
 pub use channel::{CqiSource, REPORT_INTERVAL};
 pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, Readings, UnitConfig};
 pub use cqi::Cqi;
-use distributed_unit::{BlockCounts, Harq};
+use distributed_unit::BlockCounts;
 pub use placement::Placement;
 
 use crate::FlowMap;
-
-use crate::random::nth_seed;
 use crate::units::{FlowId, Picos};
 
 /// A transmission time interval (TTI) of LTE.
@@ -132,19 +130,9 @@ impl Ran {
             Some(header) => header.facts().option != 0,
             None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
         };
-        let harq = Harq {
-            error: config.block_errors.get(),
-            round_trip: u64::from(config.harq_ttis),
-            tries: config.harq_tries,
-        };
-        let cells = config.units().into_iter().zip(config.legs());
-        let cells: Vec<Cell> = (0..)
-            .zip(cells)
-            .map(|(number, (settings, legs))| {
-                let seed = nth_seed(seed, number);
-                Cell::new(settings, legs, &config, harq, seed)
-            })
-            .collect();
+        let cells = config.cells(seed);
+        let cells = cells.map(|(settings, legs, seed)| Cell::new(settings, legs, &config, seed));
+        let cells: Vec<Cell> = cells.collect();
         let queues = config.queues();
         let mut places = vec![(0, 0); queues as usize];
         for (number, cell) in cells.iter().enumerate() {
