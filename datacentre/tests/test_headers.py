@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from cellbed import CellbedError
+from cellbed.extension.files import TablesError
 from cellbed_datacentre import Simulation, simulate
+from cellbed_datacentre.file import describe
 from in_process import cellbed
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler: sudo apt install gcc")
@@ -292,6 +294,20 @@ def test_a_folder_and_a_dry_run_name_the_header(tmp_path: Path) -> None:
     assert {"./window.h", "./weighted-fair.h", "./dynamic-threshold.h"} <= set(
         re.findall(r"\./[a-z-]+\.h", done.stdout)
     )
+
+
+@pytest.mark.parametrize("transport", ["phost", "tcp", str(EXAMPLES / "window.h")])
+@pytest.mark.parametrize("admission", ["lqd", str(HEADERS / "lqd.h"), str(HEADERS / "htd.h")])
+def test_dropped_packets_of_a_transport_that_forgets_them_are_refused(transport: str, admission: str) -> None:
+    content = files(2, 0.5) | {"name": "drops", "transport": {"kind": transport}, "radio": {"admission": admission}}
+    if transport == "tcp" or admission.endswith("htd.h"):
+        describe(content, Path())
+    else:
+        with pytest.raises(TablesError) as error:
+            describe(content, Path())
+        (problem,) = error.value.problems
+        assert problem.path == ("radio", "admission")
+        assert "ends at the central unit, will not send again" in problem.text
 
 
 @pytest.mark.parametrize("scheduler", ["proportional-fair", "shortest-remaining", "round-robin"])

@@ -5,7 +5,8 @@ from typing import Any
 
 def transports() -> str:
     """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, ``text``,
-    ``keys``, with texts and minima, and ``mobile_users``, whether the transport reaches mobile users."""
+    ``keys``, with texts and minima, ``mobile_users``, whether the transport reaches mobile users, and ``at_unit``,
+    whether it ends at the central unit."""
 
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of the transport ``tcp``."""

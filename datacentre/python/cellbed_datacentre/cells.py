@@ -21,14 +21,13 @@ from cellbed.extension.files import (
     Problem,
     Table,
     TablesError,
+    UnitError,
     did_you_mean,
-    find_file,
     flow_files,
-    obstacle,
     quantity,
 )
 from cellbed_datacentre import _core, headers
-from cellbed_datacentre.headers import CELL_HEADERS, PS, header_of, header_or
+from cellbed_datacentre.headers import CELL_HEADERS, header_of, header_or, resolve_file
 from cellbed_datacentre.transports import to_simulator
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
@@ -302,17 +301,12 @@ class Radio(Table):
     def description(self, folder: Path, hosts: Sequence[str], place: tuple[str | int, ...]) -> dict[str, Any]:
         """Return the cells in the simulator's format; file names are relative to `folder`. place: path of the table.
         Raises TablesError."""
-        found = _renamed(self, ("host", "through", "dus", "cqi", *CELL_HEADERS, "readings"))
-        stops = [] if self.through is None else [("through", name) for name in self.through]
-        named = [] if self.host is None else [("host", self.host)]
-        for key, name in (*named, *stops):
-            if name not in hosts:
-                text = f"there is no host '{name}': {did_you_mean(name, hosts)}hosts are {hosts[0]}, …"
-                raise TablesError([Problem((*place, key), text)])
-        found |= {key: hosts.index(name) for key, name in named}
-        found["through"] = [hosts.index(name) for _, name in stops]
+        found = _cell(self, ("host", "through", "dus", "cqi", *CELL_HEADERS, "readings"))
+        if self.host is not None:
+            found["host"] = host_number(self.host, hosts, (*place, "host"))
+        found["through"] = [host_number(name, hosts, (*place, "through")) for name in self.through or ()]
         if self.dus is not None:
-            found["units"] = [_renamed(each) for each in self.dus] if isinstance(self.dus, list) else [{}] * self.dus
+            found["units"] = [{}] * self.dus if isinstance(self.dus, int) else [_cell(each) for each in self.dus]
         if isinstance(self.cqi, TraceCqi):
             found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder, place) for name in self.cqi.files]}
         elif self.cqi is not None:
@@ -335,16 +329,18 @@ class Radio(Table):
         return found
 
 
-def _renamed(table: Table, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the keys of a table except `others` in the simulator's format, without omitted ones."""
-    found: dict[str, Any] = {}
-    for key in type(table).model_fields:
-        value = getattr(table, key)
-        if value is None or key in others:
-            continue
-        name = _NAMES.get(key, key)
-        found[name] = _carrier(value) if key == "carrier" else value * PS if name.endswith("_ps") else value
-    return found
+def host_number(name: str, hosts: Sequence[str], place: tuple[str | int, ...]) -> int:
+    """Return the number of a host that the file names at `place`. Raises TablesError."""
+    if name not in hosts:
+        text = f"there is no host '{name}': {did_you_mean(name, hosts)}hosts are {hosts[0]}, …"
+        raise TablesError([Problem(place, text)])
+    return hosts.index(name)
+
+
+def _cell(table: Radio | DistributedUnit, others: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the keys of a table except `others` in the simulator's format."""
+    found = to_simulator(table, ("carrier", *others))
+    return found if table.carrier is None else found | {"carrier": _carrier(table.carrier)}
 
 
 def _carrier(carrier: str | Lte | Nr) -> dict[str, Any]:
@@ -359,27 +355,11 @@ def _carrier(carrier: str | Lte | Nr) -> dict[str, Any]:
     }
 
 
-_NAMES = {
-    "buffer": "buffer_bytes",
-    "capacity": "capacity_bps",
-    "through_delay": "through_ps",
-    "fronthaul_rate": "fronthaul_bps",
-    "fronthaul_delay": "fronthaul_ps",
-    "uplink_delay": "uplink_ps",
-    "sampling": "series_ps",
-}
-"""The simulator's names for keys with a unit."""
-
-
 def _reports(name: str, folder: Path, place: tuple[str | int, ...]) -> list[int]:
     """Return the channel qualities in a file. Raises TablesError."""
-    path = find_file(name, folder)
     try:
-        if path is None:
-            text = obstacle(name, folder, "file of channel qualities")
-            raise flow_files.FlowFileError(f"{text}: write a path relative to the simulation file")
-        return read_qualities(path)
-    except flow_files.FlowFileError as error:
+        return read_qualities(resolve_file(name, folder, "file of channel qualities"))
+    except (UnitError, flow_files.FlowFileError) as error:
         raise TablesError([Problem((*place, "cqi", "files"), str(error))]) from None
 
 

@@ -25,7 +25,6 @@ from cellbed.extension.files import (
     did_you_mean,
     find_file,
     flow_files,
-    obstacle,
     quantity,
     read,
     report,
@@ -35,9 +34,9 @@ from cellbed.extension.files import (
     written,
 )
 from cellbed_datacentre import headers
-from cellbed_datacentre.cells import Radio
-from cellbed_datacentre.headers import PS, header_of, header_or
-from cellbed_datacentre.transports import MOBILE_USERS, AnyTransport, to_simulator
+from cellbed_datacentre.cells import Radio, host_number
+from cellbed_datacentre.headers import PS, header_of, header_or, resolve_file
+from cellbed_datacentre.transports import AT_UNIT, MOBILE_USERS, AnyTransport, to_simulator
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]
@@ -103,16 +102,7 @@ class LeafSpine(Table):
 
     def description(self) -> dict[str, Any]:
         """Return the topology in the simulator's format."""
-        return {
-            "kind": self.kind,
-            "racks": self.racks,
-            "hosts_per_rack": self.hosts_per_rack,
-            "spines": self.spines,
-            "host_bps": self.host_rate,
-            "core_bps": self.core_rate,
-            "hop_ps": self.hop_delay * PS,
-            **_port_keys(self),
-        }
+        return to_simulator(self)
 
     def node_names(self) -> list[str]:
         """Return the names of hosts, then of switches, in order of their numbers."""
@@ -201,8 +191,7 @@ class Graph(Table):
         """Return the topology in the simulator's format."""
         numbers = {name: number for number, name in enumerate(self.node_names())}
         links = [[*(numbers[name] for name in link.between), link.rate, link.delay * PS] for link in self.links]
-        nodes = {"hosts": len(self.hosts), "switches": len(self.switches), "links": links}
-        return {"kind": self.kind, **nodes, **_port_keys(self)}
+        return {**to_simulator(self), "hosts": len(self.hosts), "switches": len(self.switches), "links": links}
 
     def node_names(self) -> list[str]:
         """Return the names of hosts, then of switches, in order of their numbers."""
@@ -211,16 +200,6 @@ class Graph(Table):
     def node_kinds(self) -> list[str]:
         """Return the kinds of the nodes, in order of their numbers."""
         return ["host"] * len(self.hosts) + ["switch"] * len(self.switches)
-
-
-def _port_keys(topology: LeafSpine | Graph) -> dict[str, Any]:
-    marks = {} if topology.mark_above is None else {"mark_above_bytes": topology.mark_above}
-    return {
-        "buffer_bytes": topology.buffer,
-        "switching": topology.switching,
-        "balancing": topology.balancing,
-        **marks,
-    }
 
 
 def _describe_size(hosts: int, switches: int) -> str:
@@ -242,12 +221,12 @@ class SizesFile(Table):
 
     def points(self, folder: Path) -> flow_files.Sizes:
         """Return the distribution. Raises UnitError, FlowFileError."""
-        return flow_files.read_sizes(_resolve_file(self.file, folder), self.grain(folder))
+        return flow_files.read_sizes(resolve_file(self.file, folder, "file of flow sizes"), self.grain(folder))
 
     def grain(self, folder: Path) -> int:
         """Return the bytes of which every flow size is a multiple. Raises UnitError, FlowFileError."""
         if self.unit is None:
-            return flow_files.unit_of(_resolve_file(self.file, folder))
+            return flow_files.unit_of(resolve_file(self.file, folder, "file of flow sizes"))
         return flow_files.PACKET if self.unit == "packets" else 1
 
 
@@ -289,13 +268,6 @@ class LogNormalSizes(Table):
 
 
 _LIKE_A_SIZE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*[A-Za-z]{0,5}\s*")
-
-
-def _resolve_file(text: str, folder: Path, what: str = "file of flow sizes") -> Path:
-    path = find_file(text, folder)
-    if path is None:
-        raise UnitError(f"{obstacle(text, folder, what)}: write a path relative to the simulation file")
-    return path
 
 
 class Incast(Table):
@@ -365,7 +337,7 @@ class Traffic(Table):
         place: tuple[str, ...] = ("traffic", "trace")
         try:
             if self.trace is not None:
-                path = _resolve_file(self.trace, folder, "file of flows")
+                path = resolve_file(self.trace, folder, "file of flows")
                 return {"trace": flow_files.read_trace(path, len(hosts), users)}
             place = ("traffic", "sizes")
             points, grain = self._sizes(folder)
@@ -388,10 +360,8 @@ class Traffic(Table):
                 text = f"{pattern.senders} senders and a receiver, but there are {len(hosts)} hosts: write fewer"
                 raise TablesError([Problem(("traffic", "pattern", "senders"), text)])
             return {"kind": pattern.kind, "senders": pattern.senders}
-        if pattern.host not in hosts:
-            text = f"there is no host '{pattern.host}': {did_you_mean(pattern.host, hosts)}hosts are {hosts[0]}, …"
-            raise TablesError([Problem(("traffic", "pattern", "host"), text)])
-        return {"kind": pattern.kind, "host": hosts.index(pattern.host), "share": pattern.share}
+        host = host_number(pattern.host, hosts, ("traffic", "pattern", "host"))
+        return {"kind": pattern.kind, "host": host, "share": pattern.share}
 
     def _sizes(self, folder: Path) -> tuple[flow_files.Sizes, int]:
         sizes: Any = self.sizes
@@ -402,7 +372,7 @@ class Traffic(Table):
             if size < 1:
                 raise UnitError("a flow has at least one byte: write more than '0 B'")
             return [(int(size), 1.0)], 1
-        path = _resolve_file(sizes, folder)
+        path = resolve_file(sizes, folder, "file of flow sizes")
         return flow_files.read_sizes(path), flow_files.unit_of(path)
 
 
@@ -506,6 +476,7 @@ def read_simulation(path: Path) -> Described:
 def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
     """Return the simulation described by a file's tables; file names are relative to `folder`. Raises TablesError."""
     file = validate(SimulationFile, dict(data), {"folder": folder})
+    headers.compiled.cache_clear()  # a header may have changed since the last file
     own = header_of(file.transport)
     kind = own or file.transport.kind
     found = [*file.topology.problems(), *file.traffic.problems(), *_radio_problems(file, kind)]
@@ -520,7 +491,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
     if sum(users.values()) > _MOST_USERS:
         text = f"{sum(users.values())} users of all radio tables: write at most {_MOST_USERS}"
         raise TablesError([Problem(("radio", 0, "users"), text)])
-    content = {
+    content: dict[str, Any] = {
         "seed": file.seed,
         **({} if file.until is None else {"until_ps": file.until * PS}),
         "topology": file.topology.description(),
@@ -535,6 +506,7 @@ def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, sou
         content["sampling"] = {"interval_ps": file.sampling * PS, "kinds": [numbers[kind] for kind in kinds]}
     if radio:
         content["radio"] = radio
+        _check_drops(file, content["transport"], radio)
     named = {
         name: find_file(name, folder)
         for name in (*file.traffic.files(), *(name for _, each in file.radios for name in each.files()))
@@ -563,6 +535,16 @@ def _radio_problems(file: SimulationFile, kind: str) -> Iterator[Problem]:
         for key in ("share", "load_of"):
             if getattr(radio, key) is not None:
                 yield Problem((*place, key), "applies to all radio tables: write it in the first one")
+
+
+def _check_drops(file: SimulationFile, transport: Mapping[str, Any], radio: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse cells that drop admitted packets of a transport that has forgotten them. Raises TablesError."""
+    kind = transport["kind"]
+    if headers.has(transport, "cellbed_ends_at_unit") if kind == "foreign" else kind in AT_UNIT:
+        text = "it drops packets that the transport, which ends at the central unit, will not send again: write another"
+        for (place, _), each in zip(file.radios, radio, strict=True):
+            if each.get("admission") == "lqd" or headers.has(each.get("admission_header"), "cellbed_replaces"):
+                raise TablesError([Problem((*place, "admission"), text)])
 
 
 def json_schema() -> dict[str, Any]:

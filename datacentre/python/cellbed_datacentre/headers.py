@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -81,6 +81,14 @@ def header_of(value: object) -> str | None:
     return kind if isinstance(kind, str) and kind.endswith(_SUFFIX) else None
 
 
+def resolve_file(text: str, folder: Path, what: str) -> Path:
+    """Return the place of a file that the simulation file names. what: in errors. Raises UnitError."""
+    path = find_file(text, folder)
+    if path is None:
+        raise UnitError(f"{obstacle(text, folder, what)}: write a path relative to the simulation file")
+    return path
+
+
 def files(text: str, folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the path of a header as in the file, and with it the headers that it includes, with their places."""
     waiting, seen = [(text, folder)], set[Path]()
@@ -103,20 +111,12 @@ def describe(
     must reach users of radio cells.
     """
     text = str(header_of(value))
-    path = find_file(text, folder)
     try:
-        if path is None:
-            raise UnitError(f"{obstacle(text, folder, 'header')}: write a path relative to the simulation file")
+        path = resolve_file(text, folder, "header")
         if (FOLDER / path.name).exists() and path.parent != FOLDER:
             raise UnitError(f"{path}: the interface has a file '{path.name}': rename the header")
-        constants = _constants(path)
-        names = (f"_({key}_ps)" if isinstance(each, _Nanoseconds) else f"_({key})" for key, each in constants.items())
-        macros = [
-            f"CELLBED_KIND={_KINDS.index(place[-1]) + 1}",
-            f"CELLBED_USERS={users:d}",
-            f"CELLBED_CONSTANTS(_)={' '.join(names)}",
-        ]
-        compiled = compile_header(FOLDER / "object.c", path, "a structure of the state", macros)
+        defaults, object_path = compiled(path, _KINDS.index(place[-1]) + 1, users)
+        constants = dict(defaults)
     except (UnitError, HeaderError) as error:
         raise TablesError([Problem(place, _OBJECT_ERROR.sub(r"\1", str(error)))]) from None
     given: dict[str, Any] = {} if isinstance(value, str) else dict(value.model_extra or {})
@@ -132,7 +132,22 @@ def describe(
     if problems:
         raise TablesError(problems)
     values = [constant * PS if isinstance(constant, _Nanoseconds) else constant for constant in constants.values()]
-    return {"name": text, "file": str(compiled), "constants": values}
+    return {"name": text, "file": str(object_path), "constants": values}
+
+
+def has(header: Mapping[str, Any] | None, name: str) -> bool:
+    """Return whether the object of a described header contains a name of ``object.c``."""
+    return header is not None and name.encode() in inputs.content(Path(header["file"]))
+
+
+@cache
+def compiled(path: Path, kind: int, users: bool) -> tuple[Mapping[str, Any], Path]:
+    """Return the defaults of a header's constants, and its shared object; cells of a file share headers. Raises
+    UnitError, HeaderError."""
+    constants = _constants(path)
+    names = (f"_({key}_ps)" if isinstance(each, _Nanoseconds) else f"_({key})" for key, each in constants.items())
+    macros = [f"CELLBED_KIND={kind}", f"CELLBED_USERS={users:d}", f"CELLBED_CONSTANTS(_)={' '.join(names)}"]
+    return constants, compile_header(FOLDER / "object.c", path, "a structure of the state", macros)
 
 
 class _Nanoseconds(int):

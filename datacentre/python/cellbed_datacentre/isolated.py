@@ -45,17 +45,13 @@ def simulate(description: str, headers: Mapping[str, str], progress: Callable[[i
         try:
             with contextlib.suppress(BrokenPipeError), process.stdin:
                 process.stdin.write(description.encode())
-            for line in process.stdout:
-                if line == b"end\n":
-                    try:
-                        found = pickle.load(process.stdout)
-                    except (EOFError, pickle.UnpicklingError):
-                        break
-                    if isinstance(found, str):
-                        raise ValueError(found)
-                    return dict(found)
-                if progress is not None:
-                    progress(int(line))
+            with contextlib.suppress(EOFError, pickle.UnpicklingError):
+                while isinstance(found := pickle.load(process.stdout), int):
+                    if progress is not None:
+                        progress(found)
+                if isinstance(found, str):
+                    raise ValueError(found)
+                return dict(found)
             name = _core.called(int.from_bytes(inputs.content(running)[:4], sys.byteorder))
             raise ValueError(_explain(process.wait(), name, headers))
         finally:
@@ -83,7 +79,7 @@ def _run(running: Path) -> None:
     def note(flows: int) -> None:
         signal.setitimer(signal.ITIMER_PROF, _PATIENCE_S)
         try:
-            output.write(b"%d\n" % flows)
+            pickle.dump(flows, output)
             output.flush()
         except OSError:
             os._exit(1)  # the other process has ended
@@ -94,7 +90,6 @@ def _run(running: Path) -> None:
     except ValueError as error:
         found = str(error)
     signal.setitimer(signal.ITIMER_PROF, 0)
-    output.write(b"end\n")
     pickle.dump(found, output)
     output.flush()
 

@@ -168,11 +168,9 @@ def _flows(columns: Mapping[str, Any]) -> pl.DataFrame:
     finished = pl.when(end >= 0)
     fixed = pl.col("user") < 0
     return table.select(
-        "flow",
-        "source",
-        "destination",
+        pl.col("flow", "source", "destination").cast(pl.UInt32),
         pl.when(pl.col("user") >= 0).then("user").alias("user"),
-        "bytes",
+        pl.col("bytes").cast(pl.UInt64),
         (start * 1e-12).alias("start_s"),
         finished.then((end - start) * 1e-12).alias("fct_s"),
         pl.when(fixed).then(pl.col("ideal_ps") * 1e-12).alias("ideal_s"),

@@ -6,6 +6,7 @@ Keys, defaults and descriptions are the simulator's (``datacentre/crates/fabric/
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,13 +23,19 @@ _PACKET_TIMES = Annotated[float, Field(gt=0, le=1e9)]
 _TRANSPORTS = json.loads(_core.transports())
 
 
-def to_simulator(table: Table) -> dict[str, Any]:
-    """Return a table in the simulator's format: times in ps, without omitted keys."""
-    return {
-        f"{key.removesuffix('_ns')}_ps" if key.endswith("_ns") else key: value * PS if key.endswith("_ns") else value
-        for key, value in table.stage().items()
-        if value is not None
-    }
+def to_simulator(table: Table, others: Collection[str] = ()) -> dict[str, Any]:
+    """Return the keys of a table except `others` in the simulator's format: with units, without omitted keys."""
+    found = {}
+    for key, value in table.stage().items():
+        if value is None or key in others:
+            continue
+        if key.startswith("bit_"):
+            found[f"{key.removeprefix('bit_').removesuffix('_rate')}_bps"] = value
+        elif key.endswith("_ns"):
+            found[f"{key.removesuffix('_ns').removesuffix('_delay')}_ps"] = value * PS
+        else:
+            found[key] = value
+    return found
 
 
 class Transport(Table):
@@ -75,3 +82,5 @@ else:
     AnyTransport = reduce(or_, map(_make_table, _TRANSPORTS))
 MOBILE_USERS: dict[str, bool] = {each["table"]["kind"]: each["mobile_users"] for each in _TRANSPORTS}
 """True for a transport that reaches the users of a radio cell, by kind."""
+AT_UNIT = {each["table"]["kind"] for each in _TRANSPORTS if each["at_unit"]}
+"""Transports that end at the central unit."""

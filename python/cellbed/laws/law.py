@@ -105,7 +105,7 @@ class Law:
         if target == "host":
             return compile_header(FOLDER / "host.c", self.path, "struct law")
         options = ["-include", str(self.path), f"-DLAW_CONTROL_ARGUMENT={argument}"]
-        return _without_variables(kernel_object("kernel.c", self.path, options), self.path, "struct law")
+        return kernel_object("kernel.c", self.path, options, "struct law")
 
     def load(self) -> str:
         """Load the law into this process; return its name among the congestion controls of virtual time.
@@ -154,24 +154,17 @@ def compile_header(source: Path, header: Path, state: str, macros: Sequence[str]
     if source.parent != FOLDER:
         # Unlike laws, whose numbers are whole: no fused operations, whose results differ between processors.
         options += ["-ffp-contract=off", "-Werror=missing-prototypes", "-Wl,--no-as-needed,-z,defs", "-lm"]
-    return _without_variables(_compile(_compiler("cc", "gcc", "clang"), source, header, options), header, state)
+    return _compile(_compiler("cc", "gcc", "clang"), source, header, options, state)
 
 
-def _without_variables(place: Path, header: Path, state: str) -> Path:
-    """Return an object. Errors: :class:`LawError` for variables that all connections of a process would share."""
-    if name := next((each for each in _variables(place) if not each.startswith("cellbed_")), None):
-        raise LawError(f"{header}: all connections share the variable '{name}': put it into {state}")
-    return place
-
-
-def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
+def kernel_object(source: str, blamed: Path, options: Sequence[str] = (), state: str | None = None) -> Path:
     """Return the BPF object of a source in this folder: from the package, or with `options` from the user's cache.
 
-    blamed: the file that errors name. Errors: :class:`LawError`.
+    blamed: the file that errors name. state: as in `compile_header`. Errors: :class:`LawError`.
     """
     if not options and (packaged := _packaged(f"{source.removesuffix('.c')}.o")) is not None:
         return packaged
-    return _compile(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"])
+    return _compile(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"], state)
 
 
 def _packaged(name: str) -> Path | None:
@@ -187,15 +180,22 @@ def _sources() -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _compile(compiler: str, source: Path, blamed: Path, options: list[str]) -> Path:
+def _compile(compiler: str, source: Path, blamed: Path, options: list[str], state: str | None) -> Path:
     options = [*options, "-I", str(source.parent)]
     text = _run([compiler, *(each for each in options if each != "-c"), "-E", str(source)], blamed)
     options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
-    key = hashlib.sha256(repr((compiler, options)).encode() + text).hexdigest()
+    key = hashlib.sha256(repr((compiler, options, state)).encode() + text).hexdigest()
     place = cache_folder() / "laws" / f"{key}.{'o' if '-c' in options else 'so'}"
+
+    def write(path: Path) -> None:
+        _run([compiler, *options, "-o", str(path), str(source)], blamed)
+        shared = _variables(path) if state is not None else ()
+        if name := next((each for each in shared if not each.startswith("cellbed_")), None):
+            raise LawError(f"{blamed}: all connections share the variable '{name}': put it into {state}")
+
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, lambda path: _run([compiler, *options, "-o", str(path), str(source)], blamed))
+        write_whole(place, write)
     return place
 
 

@@ -40,13 +40,14 @@ fn check_radio(description: &str) -> PyResult<()> {
 }
 
 /// Return all transports as a list in JSON: `table` with the defaults of all keys, `text`, `keys` with texts and
-/// minima, and whether they support `mobile_users`.
+/// minima, whether they support `mobile_users`, and whether they end at the central unit.
 #[pyfunction]
 fn transports() -> String {
     let entry = |it: TransportConfig| {
         let mobile_users = it.mobile_users() != MobileUsers::None;
+        let at_unit = it.mobile_users() == MobileUsers::CentralUnit;
         let (text, keys) = it.documentation();
-        serde_json::json!({"table": it, "text": text, "keys": keys, "mobile_users": mobile_users})
+        serde_json::json!({"table": it, "text": text, "keys": keys, "mobile_users": mobile_users, "at_unit": at_unit})
     };
     let entries = TransportConfig::all().into_iter().map(entry);
     serde_json::Value::from_iter(entries).to_string()
@@ -73,43 +74,56 @@ const EVENTS: u64 = 1 << 8;
 /// Interval between two calls of Python.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// Columns of flows.
+const FLOW: [&str; 9] = [
+    "flow",
+    "source",
+    "destination",
+    "bytes",
+    "user",
+    "start_ps",
+    "end_ps",
+    "acknowledged_ps",
+    "ideal_ps",
+];
+
 /// Flows, one row each; −1 for a missing value.
 #[derive(Default)]
-struct Flows {
-    /// Number, source, destination.
-    numbers: [Vec<u32>; 3],
-    bytes: Vec<u64>,
-    /// User; start, end, acknowledgement and ideal time, ps.
-    others: [Vec<i64>; 5],
-}
+struct Flows([Vec<i64>; FLOW.len()]);
 
 impl Flows {
     fn push(&mut self, id: FlowId, flow: &Flow, times: [Option<Picos>; 3]) {
         let [end, acknowledged, ideal] = times.map(|time| time.map_or(-1, |it| it.0 as i64));
+        let [id, source, destination] = [id.0, flow.source.0, flow.destination.0].map(i64::from);
         let user = flow.user.map_or(-1, i64::from);
-        let numbers = [id.0, flow.source.0, flow.destination.0];
-        let others = [user, flow.start.0 as i64, end, acknowledged, ideal];
-        for (column, value) in self.numbers.iter_mut().zip(numbers) {
+        let [bytes, start] = [flow.bytes, flow.start.0].map(|it| it as i64);
+        let row = [
+            id,
+            source,
+            destination,
+            bytes,
+            user,
+            start,
+            end,
+            acknowledged,
+            ideal,
+        ];
+        for (column, value) in self.0.iter_mut().zip(row) {
             column.push(value);
         }
-        for (column, value) in self.others.iter_mut().zip(others) {
-            column.push(value);
-        }
-        self.bytes.push(flow.bytes);
     }
+}
 
-    fn columns<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let columns = PyDict::new(py);
-        for (name, column) in ["flow", "source", "destination"].iter().zip(self.numbers) {
-            columns.set_item(name, column.into_pyarray(py))?;
-        }
-        columns.set_item("bytes", self.bytes.into_pyarray(py))?;
-        let others = ["user", "start_ps", "end_ps", "acknowledged_ps", "ideal_ps"];
-        for (name, column) in others.iter().zip(self.others) {
-            columns.set_item(name, column.into_pyarray(py))?;
-        }
-        Ok(columns)
+/// Return a table for Python.
+fn table<'py, T: numpy::Element>(
+    py: Python<'py>,
+    columns: impl IntoIterator<Item = (&'static str, Vec<T>)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let found = PyDict::new(py);
+    for (name, values) in columns {
+        found.set_item(name, values.into_pyarray(py))?;
     }
+    Ok(found)
 }
 
 /// Run a description, JSON of [`Description`]. `progress` is called with the number of finished flows, and may raise.
@@ -156,18 +170,14 @@ fn simulate<'py>(
         Ok::<_, PyErr>((simulation, flows))
     })?;
     let found = PyDict::new(py);
-    found.set_item("flows", flows.columns(py)?)?;
-    found.set_item("ports", ports(py, &simulation)?)?;
-    found.set_item("queues", queues(py, &simulation)?)?;
+    found.set_item("flows", table(py, FLOW.into_iter().zip(flows.0))?)?;
+    found.set_item("ports", table(py, ports(&simulation))?)?;
+    found.set_item("queues", table(py, queues(&simulation))?)?;
     let tables = PyDict::new(py);
     for (host, of_host) in simulation.transport().tables() {
         let by_name = PyDict::new(py);
-        for table in of_host {
-            let columns = PyDict::new(py);
-            for (name, values) in table.columns {
-                columns.set_item(name, values.into_pyarray(py))?;
-            }
-            by_name.set_item(table.name, columns)?;
+        for it in of_host {
+            by_name.set_item(it.name, table(py, it.columns)?)?;
         }
         tables.set_item(host, by_name)?;
     }
@@ -178,53 +188,40 @@ fn simulate<'py>(
 }
 
 /// Return samples of the queues, a row for each pair of node kinds and instant.
-fn queues<'py>(
-    py: Python<'py>,
-    simulation: &Simulation<AnyTransport>,
-) -> PyResult<Bound<'py, PyDict>> {
+fn queues(simulation: &Simulation<AnyTransport>) -> [(&'static str, Vec<f64>); 5] {
     let samples = simulation.samples();
-    let column =
-        |value: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(value).collect() };
-    let found = PyDict::new(py);
-    let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
-    set("from", column(&|it| f64::from(it.from)))?;
-    set("to", column(&|it| f64::from(it.to)))?;
-    set("time_s", column(&|it| it.at.as_secs_f64()))?;
-    set("mean_bytes", column(&|it| it.mean_bytes))?;
-    set("most_bytes", column(&|it| it.most_bytes as f64))?;
-    Ok(found)
+    let column = |value: fn(&Sample) -> f64| samples.iter().map(value).collect();
+    [
+        ("from", column(|it| f64::from(it.from))),
+        ("to", column(|it| f64::from(it.to))),
+        ("time_s", column(|it| it.at.as_secs_f64())),
+        ("mean_bytes", column(|it| it.mean_bytes)),
+        ("most_bytes", column(|it| it.most_bytes as f64)),
+    ]
 }
 
 /// Return a row for each direction of a link; nodes as in the description: hosts, then switches.
-fn ports<'py>(
-    py: Python<'py>,
-    simulation: &Simulation<AnyTransport>,
-) -> PyResult<Bound<'py, PyDict>> {
+fn ports(simulation: &Simulation<AnyTransport>) -> [(&'static str, Vec<f64>); 10] {
     let fabric = simulation.fabric();
     let topology = fabric.topology();
     let node = |node: Node| match node {
-        Node::Host(HostId(host)) => host,
-        Node::Switch(switch) => topology.hosts() + switch,
+        Node::Host(HostId(host)) => f64::from(host),
+        Node::Switch(switch) => f64::from(topology.hosts() + switch),
     };
-    let edges = topology.edges();
+    let edges = topology.edges().iter();
     let run = fabric.now().0.max(1) as f64;
-    let found = PyDict::new(py);
-    let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
-    let from = edges.iter().map(|it| f64::from(node(it.from)));
-    set("from", from.collect())?;
-    set(
-        "to",
-        edges.iter().map(|it| f64::from(node(it.to))).collect(),
-    )?;
-    set("rate_bit_s", edges.iter().map(|it| it.rate.bps()).collect())?;
-    let column = |value: fn(&PortCounters) -> f64| fabric.port_counters().map(value).collect();
-    set("packets", column(|it| it.packets as f64))?;
-    set("bytes", column(|it| it.bytes as f64))?;
-    set("dropped", column(|it| it.dropped as f64))?;
-    set("dropped_bytes", column(|it| it.dropped_bytes as f64))?;
-    set("marked", column(|it| it.marked as f64))?;
-    set("most_queue_bytes", column(|it| it.most_bytes as f64))?;
     let queues = fabric.port_counters().map(|it| it.byte_picos as f64 / run);
-    set("mean_queue_bytes", queues.collect())?;
-    Ok(found)
+    let column = |value: fn(&PortCounters) -> f64| fabric.port_counters().map(value).collect();
+    [
+        ("from", edges.clone().map(|it| node(it.from)).collect()),
+        ("to", edges.clone().map(|it| node(it.to)).collect()),
+        ("rate_bit_s", edges.map(|it| it.rate.bps()).collect()),
+        ("packets", column(|it| it.packets as f64)),
+        ("bytes", column(|it| it.bytes as f64)),
+        ("dropped", column(|it| it.dropped as f64)),
+        ("dropped_bytes", column(|it| it.dropped_bytes as f64)),
+        ("marked", column(|it| it.marked as f64)),
+        ("most_queue_bytes", column(|it| it.most_bytes as f64)),
+        ("mean_queue_bytes", queues.collect()),
+    ]
 }

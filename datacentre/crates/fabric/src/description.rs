@@ -230,8 +230,10 @@ impl Description {
             [] => poisson(load, pattern),
             radio => {
                 let (pattern, load) = radio_pattern(radio, load, topology, self.seed);
-                let users = radio.iter().map(|it| (it.host, it.users)).collect();
-                poisson(load, pattern).with_users(users, self.seed)
+                let users = radio
+                    .iter()
+                    .flat_map(|it| (0..it.users).map(|user| (it.host, user)));
+                poisson(load, pattern).with_users(users.collect(), self.seed)
             }
         };
         Traffic::Poisson(Box::new(poisson))

@@ -13,6 +13,9 @@
 //! | [`description`] | a run of a data centre as data |
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod settings;
+
 pub mod description;
 mod error;
 mod fabric;

@@ -11,7 +11,7 @@ mod transport;
 pub use cell::{
     Admission, AdmissionHeader, Buffer, Candidate, Queue, Queues, Scheduler, SchedulerHeader,
 };
-pub use object::{CALLS, Facts, Header, HeaderError, failure, watch};
+pub use object::{CALLS, Facts, Header, failure, watch};
 pub use transport::{Ask, Flow, Packet, Transport, TransportHeader};
 
 /// No flow, or no mobile user.

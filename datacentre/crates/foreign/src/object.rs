@@ -69,24 +69,24 @@ impl Memory {
     pub fn new(bytes: usize) -> Self {
         // Of any machine.
         const PAGE: usize = 1 << 16;
-        // An index below 0 is one of almost 2^32.
-        const GUARD: usize = 1 << 36;
+        // Addresses alone, without memory.
+        const GUARD: usize = 1 << 30;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let (none, access) = (ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         let size = bytes.next_multiple_of(PAGE);
-        for all in [size + GUARD, size + PAGE] {
-            // SAFETY: a new mapping, whose beginning becomes accessible.
-            let base = unsafe { libc::mmap(none, all, libc::PROT_NONE, flags, -1, 0) };
-            // SAFETY: the same.
-            if base != libc::MAP_FAILED && unsafe { libc::mprotect(base, size, access) } == 0 {
-                let base = base.expose_provenance();
-                return Self {
-                    start: base + size - bytes,
-                    mapping: (base, all),
-                };
+        // SAFETY: a new mapping, whose beginning becomes accessible.
+        let base = unsafe {
+            let all = size + GUARD;
+            let base = libc::mmap(ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0);
+            if base == libc::MAP_FAILED || libc::mprotect(base, size, access) != 0 {
+                handle_alloc_error(Layout::new::<u64>());
             }
+            base.expose_provenance()
+        };
+        Self {
+            start: base + size - bytes,
+            mapping: (base, size + GUARD),
         }
-        handle_alloc_error(Layout::new::<u64>())
     }
 
     pub fn start(&self) -> *mut c_void {
@@ -100,17 +100,6 @@ impl Drop for Memory {
         // SAFETY: the mapping of `new`, which nothing uses any more.
         unsafe { libc::munmap(ptr::with_exposed_provenance_mut(base), all) };
     }
-}
-
-/// Error of a shared object that the simulator cannot use.
-#[derive(Debug, thiserror::Error)]
-pub enum HeaderError {
-    /// It cannot be loaded.
-    #[error("{0}: {1}")]
-    Unusable(String, libloading::Error),
-    /// It is another kind of header, or was compiled with another interface.
-    #[error("{0}: not compiled for this key with this version of the interface: compile it again")]
-    Misfit(String),
 }
 
 /// `cellbed_facts`.
@@ -161,15 +150,15 @@ struct Reference {
 }
 
 impl<const KIND: u64, const SIZES: u64> TryFrom<Reference> for Header<KIND, SIZES> {
-    type Error = HeaderError;
+    type Error = String;
 
-    fn try_from(reference: Reference) -> Result<Self, HeaderError> {
+    fn try_from(reference: Reference) -> Result<Self, String> {
         let Reference {
             name,
             file,
             constants: numbers,
         } = reference;
-        let unusable = |error| HeaderError::Unusable(name.clone(), error);
+        let unusable = |error: libloading::Error| format!("{name}: {error}");
         // SAFETY: objects of headers run no code when loaded, and `object.c` has these symbols.
         let (library, facts, call) = unsafe {
             let library = Library::new(&file).map_err(unusable)?;
@@ -180,7 +169,9 @@ impl<const KIND: u64, const SIZES: u64> TryFrom<Reference> for Header<KIND, SIZE
             (library, facts, call)
         };
         if [facts.kind, facts.sizes, facts.constants] != [KIND, SIZES, numbers.len() as u64] {
-            return Err(HeaderError::Misfit(name));
+            return Err(format!(
+                "{name}: not compiled for this key with this version of the interface: compile it again"
+            ));
         }
         let bits = numbers.iter().map(|number| match number.as_u64() {
             Some(whole) => whole,
@@ -300,14 +291,8 @@ impl Running {
         let found = unsafe { (self.object.call)(&raw mut sim, function, a, b, c) };
         running.store(0, Relaxed);
         self.random = sim.random;
-        self.instant = (
-            now,
-            if self.instant.0 == now {
-                self.instant.1 + 1
-            } else {
-                1
-            },
-        );
+        let (instant, calls) = self.instant;
+        self.instant = (now, if instant == now { calls + 1 } else { 1 });
         if let Some(text) = sim.failure {
             self.fail(function, &text);
         } else if self.instant.1 > MOST_CALLS {

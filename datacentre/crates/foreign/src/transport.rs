@@ -315,24 +315,13 @@ impl<S: BuildHasher + Default> Transport<S> {
     }
 
     /// Note that a data packet has reached the destination. Return whether all packets of the flow have.
-    pub fn note(&mut self, id: u32, packet: u32) -> bool {
-        let Some(open) = self.states.flows.get(&id) else {
-            return false;
-        };
-        // SAFETY: no call is running. The set has a word for each 64 packets of the flow, and packets were checked when
-        // they were sent.
-        let (set, words) = unsafe {
-            let set = &mut (*open.flow()).arrived;
-            let words = std::slice::from_raw_parts_mut(set.words, set.packets as usize / 64 + 1);
-            (set, words)
-        };
-        let (word, bit) = (packet as usize / 64, 1 << (packet % 64));
-        set.count += u32::from(words[word] & bit == 0);
-        words[word] |= bit;
-        while set.upto < set.packets && words[set.upto as usize / 64] >> (set.upto % 64) & 1 == 1 {
-            set.upto += 1;
-        }
-        set.count == set.packets
+    pub fn note(&mut self, ask: Network<'_>, id: u32, packet: u32, now: u64) -> bool {
+        let flow = self.states.flows.get(&id).map(Open::flow);
+        // SAFETY: the set of an open flow, and a number.
+        flow.is_some_and(|flow| unsafe {
+            let set = (&raw mut (*flow).arrived).cast();
+            self.call(0, now, ask, (set, packet.into(), 0)) == Some(1)
+        })
     }
 
     /// Pass a packet to its host.

@@ -49,6 +49,14 @@ _Static_assert(sizeof(CELLBED_MANY) <= 1 << 20 && sizeof(CELLBED_OTHER) <= 1 << 
 	       "a structure of its state is larger than 1 MiB: shorten its arrays");
 _Static_assert(_Alignof(CELLBED_MANY) <= 8 && _Alignof(CELLBED_OTHER) <= 8, "a member of the state is aligned to 16 bytes: use another type");
 
+/* Names that the object contains, for what is checked without running it. */
+#if TRANSPORT_USERS == 1
+const u8 cellbed_ends_at_unit = 1;
+#endif
+#ifdef ADMISSION_REPLACES
+const u8 cellbed_replaces = 1;
+#endif
+
 const u64 cellbed_facts[] = {
 	CELLBED_KIND, CELLBED_SIZES, sizeof(CELLBED_MANY), sizeof(CELLBED_OTHER), sizeof(struct constants) / 8,
 	TRANSPORT_PORTS, TRANSPORT_MARK_ABOVE, TRANSPORT_USERS, CELLBED_OPTION,
@@ -61,6 +69,12 @@ u64 cellbed_call(struct sim *sim, u32 function, void *a, u64 b, u64 c)
 {
 	switch (function) {
 #if CELLBED_KIND == 1
+	case 0: {
+		struct packet_set *set = a;
+
+		packet_set_add(set, b);
+		return set->count == set->packets;
+	}
 	case 1: transport_start(sim, a); break;
 	case 2: transport_receive(sim, a, (const struct packet *)b); break;
 	case 3: CELLBED_NEEDED(transport_timer) transport_timer(sim, a, b); break;

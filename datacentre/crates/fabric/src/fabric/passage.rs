@@ -7,9 +7,6 @@ use super::{Event, Fabric, Flow, Packet};
 use crate::FULL_PACKET;
 use crate::units::{FlowId, HostId, Picos};
 
-/// Bit of [`Packet::via`] for packets from users; the others count the next stop from 1.
-const BACK: u8 = 1 << 7;
-
 /// Stops on the way to the users of a host.
 #[derive(Debug)]
 pub(super) struct Passage {
@@ -24,24 +21,17 @@ pub(super) struct Passage {
 
 impl Passage {
     /// Address a packet to its next stop, or to its end. A source among the stops is left out.
+    ///
+    /// [`Packet::via`] counts the stops from 1 on the way to the user, and then on in reverse order on the way back.
     fn advance(&self, flow: &Flow, packet: &mut Packet, back: bool) {
-        let done = usize::from(packet.via & !BACK);
-        let stops = 1..=self.stops.len();
-        let open = |number: &usize| self.stops[number - 1] != flow.source;
-        let next = if back {
-            let left = stops.rev().filter(|it| done == 0 || *it < done);
-            { left }.find(open)
-        } else {
-            stops.skip(done).find(open)
+        let (done, count) = (usize::from(packet.via), self.stops.len());
+        let stop = |number: &usize| self.stops[(*number).min(2 * count - 1 - number)];
+        let (mut left, end) = match back {
+            true => (done.max(count)..2 * count, flow.source),
+            false => (done..count, flow.destination),
         };
-        (packet.to, packet.via) = match next {
-            Some(number) => {
-                let bit = if back { BACK } else { 0 };
-                (self.stops[number - 1], bit | number as u8)
-            }
-            None if back => (flow.source, 0),
-            None => (flow.destination, 0),
-        };
+        let next = left.find(|number| stop(number) != flow.source);
+        (packet.to, packet.via) = next.map_or((end, 0), |it| (stop(&it), it as u8 + 1));
     }
 }
 
@@ -56,12 +46,15 @@ impl Fabric {
         });
     }
 
-    /// Return the number of the passage of a flow.
-    fn passage(&self, flow: &Flow) -> Option<usize> {
+    /// Return the number of the passage of an open flow, with the flow.
+    fn passage(&self, id: FlowId) -> Option<(usize, Flow)> {
+        let flow = self.flows.get(&id)?.flow;
         flow.user?;
-        self.passages
+        let number = self
+            .passages
             .iter()
-            .position(|it| it.unit == flow.destination)
+            .position(|it| it.unit == flow.destination);
+        Some((number?, flow))
     }
 
     /// Return how much longer a packet to a user and the answer take because of the stops on their way.
@@ -69,8 +62,7 @@ impl Fabric {
         if self.passages.is_empty() {
             return Picos::ZERO;
         }
-        let flow = self.flow(id);
-        let Some(number) = self.passage(flow) else {
+        let Some((number, flow)) = self.passage(id) else {
             return Picos::ZERO;
         };
         let passage = &self.passages[number];
@@ -92,11 +84,9 @@ impl Fabric {
     #[cold]
     #[inline(never)]
     pub(super) fn send_by_stops(&mut self, from: HostId, mut packet: Packet) {
-        if let Some(live) = self.flows.get(&packet.flow)
-            && let Some(number) = self.passage(&live.flow)
-        {
-            let back = packet.to == live.flow.source;
-            self.passages[number].advance(&live.flow, &mut packet, back);
+        if let Some((number, flow)) = self.passage(packet.flow) {
+            let back = packet.to == flow.source;
+            self.passages[number].advance(&flow, &mut packet, back);
         }
         self.transmit(from, packet);
     }
@@ -106,9 +96,7 @@ impl Fabric {
     #[inline(never)]
     pub(super) fn hold_at_stop(&mut self, at: HostId, packet: Packet) {
         // Else the flow is over.
-        if let Some(live) = self.flows.get(&packet.flow)
-            && let Some(number) = self.passage(&live.flow)
-        {
+        if let Some((number, _)) = self.passage(packet.flow) {
             let passage = &mut self.passages[number];
             passage.waiting.push_back((at, packet));
             let due = self.now + passage.delay;
@@ -125,7 +113,7 @@ impl Fabric {
         if let Some((at, mut packet)) = passage.waiting.pop_front()
             && let Some(live) = self.flows.get(&packet.flow)
         {
-            let back = packet.via & BACK != 0;
+            let back = usize::from(packet.via) > passage.stops.len();
             passage.advance(&live.flow, &mut packet, back);
             self.transmit(at, packet);
         }

@@ -122,7 +122,7 @@ pub struct Poisson {
     destinations: Vec<u32>,
     /// Remaining flows of an incast: the flow, and its senders.
     batch: (Option<Flow>, Vec<u32>),
-    /// Hosts with users, which replace the host of [`Pattern::ToOne`], and the number of users of each.
+    /// Users, each with its host, which replace the host of [`Pattern::ToOne`].
     users: Option<(Vec<(u32, u32)>, Stream)>,
 }
 
@@ -168,8 +168,7 @@ impl Poisson {
         }
     }
 
-    /// Distributes the flows of [`Pattern::ToOne`] to its host uniformly among users behind hosts: pairs of a host and
-    /// the number of its users.
+    /// Distributes the flows of [`Pattern::ToOne`] uniformly among users: pairs of a host, and of a number there.
     pub fn with_users(self, users: Vec<(u32, u32)>, seed: u64) -> Self {
         let users = Some((users, stream(seed, Purpose::Users, 0)));
         Self { users, ..self }
@@ -185,21 +184,6 @@ impl Poisson {
     fn draw_host(&mut self) -> u32 {
         self.pairs.below(u64::from(self.hosts)) as u32
     }
-}
-
-/// Draw one of the users behind hosts. Return its host and its number there.
-fn draw_user(hosts: &[(u32, u32)], random: &mut Stream) -> (u32, u32) {
-    let all = hosts.iter().map(|it| u64::from(it.1)).sum();
-    let mut number = random.below(all) as u32;
-    let mut host = 0;
-    for &(each, users) in hosts {
-        host = each;
-        match number.checked_sub(users) {
-            Some(rest) => number = rest,
-            None => break,
-        }
-    }
-    (host, number)
 }
 
 /// Return a permutation without a fixed point: a single cycle (Sattolo, Information Processing Letters 22, 1986).
@@ -238,8 +222,9 @@ impl Iterator for Poisson {
             Pattern::ToOne { host, share } => {
                 let destination = if self.pairs.unit() < share {
                     match self.users.as_mut() {
-                        Some((hosts, random)) => {
-                            let (host, number) = draw_user(hosts, random);
+                        Some((users, random)) => {
+                            let place = random.below(users.len() as u64);
+                            let (host, number) = users[place as usize];
                             user = Some(number);
                             host
                         }

@@ -59,14 +59,14 @@ pub(super) struct Cell {
 }
 
 /// The connection of a user to a distributed unit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Leg {
     pub(super) user: u32,
     /// Queue in the buffer, and the user's other queue, if any.
     pub(super) queue: u32,
     other: Option<u32>,
     /// Last threshold reported by the distributed unit, since a flow to the user opened.
-    reported: Option<u32>,
+    pub(super) reported: Option<u32>,
     throughput: Average,
     /// Number of packets in the last subframe.
     pub(super) accepted: u32,
@@ -94,12 +94,7 @@ impl Leg {
             user,
             queue,
             other,
-            reported: None,
-            throughput: Average::default(),
-            accepted: 0,
-            last: None,
-            filled: 0,
-            late: (0, 0),
+            ..Self::default()
         }
     }
 }
@@ -124,15 +119,14 @@ fn order_key(value: f64) -> i64 {
 }
 
 impl Cell {
-    /// Return a cell without packets. harq: repair of its blocks.
-    pub(super) fn new(
-        settings: Unit,
-        legs: Vec<Leg>,
-        config: &RanConfig,
-        harq: Harq,
-        seed: u64,
-    ) -> Self {
+    /// Return a cell without packets.
+    pub(super) fn new(settings: Unit, legs: Vec<Leg>, config: &RanConfig, seed: u64) -> Self {
         let count = legs.len() as u32;
+        let harq = Harq {
+            error: config.block_errors.get(),
+            round_trip: u64::from(config.harq_ttis),
+            tries: config.harq_tries,
+        };
         Self {
             settings,
             seed,
@@ -181,21 +175,6 @@ impl Cell {
 
     pub(super) fn is_idle(&self, buffer: &Buffer) -> bool {
         self.unit.is_empty() && self.late.is_empty() && !self.waits(buffer)
-    }
-
-    /// Return the leg of a queue.
-    pub(super) fn leg(&self, queue: u32) -> &Leg {
-        &self.legs[self.place(queue)]
-    }
-
-    pub(super) fn place(&self, queue: u32) -> usize {
-        let place = self.legs.binary_search_by_key(&queue, |it| it.queue);
-        place.unwrap_or_default()
-    }
-
-    pub(super) fn forget_report(&mut self, queue: u32) {
-        let place = self.place(queue);
-        self.legs[place].reported = None;
     }
 
     /// Return the beginning and the end of a TTI.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::carrier::Carrier;
 use super::cqi::Cqi;
-use super::placement::{LEAST_M, Placement};
+use super::placement::Placement;
 use crate::error::{DescriptionError, refuse};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::Picos;
@@ -81,9 +81,6 @@ impl CqiSource {
             Self::Fixed { low, high } | Self::GaussMarkov { low, high, .. } if low > high => {
                 let (low, high) = (low.get(), high.get());
                 refuse(format!("the lowest CQI {low} is above the highest {high}"))
-            }
-            Self::Placed(Placement { radius_m, .. }) if *radius_m < LEAST_M => {
-                refuse(format!("a radius of {radius_m} m is below {LEAST_M} m"))
             }
             _ => Ok(()),
         }

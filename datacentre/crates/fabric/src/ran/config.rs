@@ -15,65 +15,67 @@ use crate::error::{DescriptionError, refuse};
 use crate::random::nth_seed;
 use crate::units::Picos;
 
-/// A radio access network. Defaults are the paper's, or our choices where the paper is silent
-/// (`datacentre/docs/pdcell.md`).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RanConfig {
-    /// The host that is the central unit.
-    pub host: u32,
-    /// Hosts of the core that packets of flows to users pass on the way to the central unit, and back.
-    pub through: Vec<u32>,
-    /// Delay at each of these hosts.
-    pub through_ps: Picos,
-    /// Number of users.
-    pub users: u32,
-    /// Carrier of the cell.
-    pub carrier: Carrier,
-    /// Channels of the users.
-    pub cqi: CqiSource,
-    /// Scheduler of the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS,
-    /// [`Scheduler::ProportionalFair`] is PFS (default window: 100 TTI).
-    #[serde(deserialize_with = "scheduler")]
-    pub scheduler: Scheduler,
-    /// Treatment of packets that arrive at the central unit. Default: HTD for pDCell, finite queues for others.
-    pub admission: Option<Admission>,
-    /// Scheduler of a C header, instead of `scheduler`.
-    pub scheduler_header: Option<SchedulerHeader>,
-    /// Admission policy of a C header, instead of `admission`.
-    pub admission_header: Option<AdmissionHeader>,
-    /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD, LQD and a header, else the sum
-    /// of the users' limits.
-    pub buffer_bytes: Option<u64>,
-    /// Rate at which the central unit processes packets from its buffer. Default: no limit.
-    pub capacity_bps: Option<f64>,
-    /// Maximum packets of a user at the central unit, and in the window of the link layer (RLC) of the user's device:
-    /// 1024 of 1500 bytes for category 3.
-    pub user_packets: u32,
-    /// Rate of the central unit's port to each distributed unit.
-    pub fronthaul_bps: f64,
-    /// One-way delay between the units.
-    pub fronthaul_ps: Picos,
-    /// The distributed units. User n belongs to unit n modulo their number. Default: one.
-    pub units: Vec<UnitConfig>,
-    /// Dual connectivity: a user also belongs to the next unit, and has a queue for each of the two.
-    pub dual: bool,
-    /// Probability that an attempt for a transport block fails.
-    pub block_errors: Probability,
-    /// TTIs between two attempts.
-    pub harq_ttis: u32,
-    /// Maximum attempts for a block.
-    pub harq_tries: u32,
-    /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table B.2.1-1.
-    pub uplink_ps: Picos,
-    /// Reference of the traffic's load.
-    pub load_of: LoadOf,
-    /// Share of flows that go to users; the others go between random hosts.
-    pub share: f64,
-    /// Interval between samples of the queues; 0 for no samples.
-    pub series_ps: Picos,
-    /// Choices where the paper is open.
-    pub readings: Readings,
+settings! {
+    /// A radio access network. Defaults are the paper's, or our choices where the paper is silent
+    /// (`datacentre/docs/pdcell.md`).
+    RanConfig {
+        /// The host that is the central unit.
+        host: u32 = 0,
+        /// Hosts of the core that packets of flows to users pass on the way to the central unit, and back.
+        through: Vec<u32> = Vec::new(),
+        /// Delay at each of these hosts.
+        through_ps: Picos = Picos::ZERO,
+        /// Number of users.
+        users: u32 = 100,
+        /// Carrier of the cell.
+        carrier: Carrier = Carrier::default(),
+        /// Channels of the users.
+        cqi: CqiSource = CqiSource::default(),
+        /// Scheduler of the resource blocks of a TTI: [`Scheduler::ShortestRemaining`] is MRFS,
+        /// [`Scheduler::ProportionalFair`] is PFS (default window: 100 TTI).
+        #[serde(deserialize_with = "scheduler")]
+        scheduler: Scheduler = PFS,
+        /// Treatment of packets that arrive at the central unit. Default: HTD for pDCell, finite queues for others.
+        admission: Option<Admission> = None,
+        /// Scheduler of a C header, instead of `scheduler`.
+        scheduler_header: Option<SchedulerHeader> = None,
+        /// Admission policy of a C header, instead of `admission`.
+        admission_header: Option<AdmissionHeader> = None,
+        /// Buffer at the central unit, shared by all users. Default: 3 MB under HTD, LQD and a header, else the sum
+        /// of the users' limits.
+        buffer_bytes: Option<u64> = None,
+        /// Rate at which the central unit processes packets from its buffer. Default: no limit.
+        capacity_bps: Option<f64> = None,
+        /// Maximum packets of a user at the central unit, and in the window of the link layer (RLC) of the user's
+        /// device: 1024 of 1500 bytes for category 3.
+        user_packets: u32 = 1024,
+        /// Rate of the central unit's port to each distributed unit.
+        fronthaul_bps: f64 = 10e9,
+        /// One-way delay between the units.
+        fronthaul_ps: Picos = Picos::from_micros(100),
+        /// The distributed units. User n belongs to unit n modulo their number. Default: one.
+        units: Vec<UnitConfig> = vec![UnitConfig::default()],
+        /// Dual connectivity: a user also belongs to the next unit, and has a queue for each of the two.
+        dual: bool = false,
+        /// Probability that an attempt for a transport block fails.
+        block_errors: Probability = Probability::new(0.1).unwrap_or_default(),
+        /// TTIs between two attempts.
+        harq_ttis: u32 = 8,
+        /// Maximum attempts for a block.
+        harq_tries: u32 = 4,
+        /// One-way delay from a device to the central unit, for the acknowledgements of TCP: 3GPP TR 36.912, table
+        /// B.2.1-1.
+        uplink_ps: Picos = Picos::from_millis(4),
+        /// Reference of the traffic's load.
+        load_of: LoadOf = LoadOf::CuLink,
+        /// Share of flows that go to users; the others go between random hosts.
+        share: f64 = 1.0,
+        /// Interval between samples of the queues; 0 for no samples.
+        #[serde(rename = "sampling_ps")]
+        series_ps: Picos = TTI,
+        /// Choices where the paper is open.
+        readings: Readings = Readings::default(),
+    }
 }
 
 /// A distributed unit, with its differences from the network.
@@ -132,38 +134,6 @@ fn scheduler<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Scheduler, D::
     Scheduler::deserialize(value).map_err(serde::de::Error::custom)
 }
 
-impl Default for RanConfig {
-    fn default() -> Self {
-        Self {
-            host: 0,
-            through: Vec::new(),
-            through_ps: Picos::ZERO,
-            users: 100,
-            carrier: Carrier::default(),
-            cqi: CqiSource::default(),
-            scheduler: PFS,
-            admission: None,
-            scheduler_header: None,
-            admission_header: None,
-            buffer_bytes: None,
-            capacity_bps: None,
-            user_packets: 1024,
-            fronthaul_bps: 10e9,
-            fronthaul_ps: Picos::from_micros(100),
-            units: vec![UnitConfig::default()],
-            dual: false,
-            block_errors: Probability::new(0.1).unwrap_or_default(),
-            harq_ttis: 8,
-            harq_tries: 4,
-            uplink_ps: Picos::from_millis(4),
-            load_of: LoadOf::CuLink,
-            share: 1.0,
-            series_ps: TTI,
-            readings: Readings::default(),
-        }
-    }
-}
-
 impl RanConfig {
     /// Reject channels and errors without throughput.
     pub fn check(&self) -> Result<(), DescriptionError> {
@@ -178,9 +148,6 @@ impl RanConfig {
             return refuse(format!(
                 "{units} distributed units for {users} users: write 1 to {most} units"
             ));
-        }
-        if self.through.len() > 127 {
-            return refuse("more than 127 hosts of the core: remove some from 'through'");
         }
         if self.through.contains(&self.host) {
             return refuse(
@@ -203,13 +170,11 @@ impl RanConfig {
 
     /// Return the mean capacity of the cells in bits per second, without lost blocks and with equal times of the users.
     pub fn mean_bps(&self, seed: u64) -> f64 {
-        let cells = (0..).zip(self.units().into_iter().zip(self.legs()));
-        let rate = |(number, (unit, legs)): (u64, (Unit, Vec<Leg>))| {
-            let seed = nth_seed(seed, number);
+        let rate = |(unit, legs, seed): (Unit, Vec<Leg>, u64)| {
             let channels = Channels::new(&self.cqi, &unit.carrier, legs.len() as u32, seed);
             channels.mean_bits_per_tti(&unit.carrier) / unit.carrier.tti.as_secs_f64()
         };
-        cells.map(rate).sum::<f64>() * (1.0 - self.block_errors.get())
+        self.cells(seed).map(rate).sum::<f64>() * (1.0 - self.block_errors.get())
     }
 
     /// Return the distributed units.
@@ -225,8 +190,15 @@ impl RanConfig {
         self.units.iter().map(unit).collect()
     }
 
-    /// Return the users' queues for each distributed unit, sorted by queue.
-    pub(super) fn legs(&self) -> Vec<Vec<Leg>> {
+    /// Return each distributed unit with the users' queues for it, and a seed.
+    pub(super) fn cells(&self, seed: u64) -> impl Iterator<Item = (Unit, Vec<Leg>, u64)> + use<> {
+        let seeds = (0..).map(move |number| nth_seed(seed, number));
+        let cells = self.units().into_iter().zip(self.legs()).zip(seeds);
+        cells.map(|((unit, legs), seed)| (unit, legs, seed))
+    }
+
+    /// Return the users' queues for each distributed unit.
+    fn legs(&self) -> Vec<Vec<Leg>> {
         let mut legs = vec![Vec::new(); self.units.len()];
         for queue in 0..self.queues() {
             let (user, second) = (queue % self.users, queue / self.users);

@@ -36,12 +36,10 @@ use cell::{Cell, Phase};
 pub use channel::{CqiSource, REPORT_INTERVAL};
 pub use config::{BackoffFrom, Cut, FirstThreshold, LoadOf, RanConfig, Readings, UnitConfig};
 pub use cqi::Cqi;
-use distributed_unit::{BlockCounts, Harq};
+use distributed_unit::BlockCounts;
 pub use placement::Placement;
 
 use crate::FlowMap;
-
-use crate::random::nth_seed;
 use crate::units::{FlowId, Picos};
 
 /// A transmission time interval (TTI) of LTE.
@@ -108,8 +106,9 @@ pub struct Ran {
     config: RanConfig,
     buffer: Buffer,
     cells: Vec<Cell>,
-    /// Cell of each queue in the buffer. With dual connectivity a second queue of each user follows the first ones.
-    cell_of: Vec<u32>,
+    /// Cell of each queue in the buffer, and its leg there. With dual connectivity a second queue of each user follows
+    /// the first ones.
+    places: Vec<(usize, usize)>,
     /// Number of open flows of each user.
     flows: Vec<u32>,
     /// Number of users with open flows.
@@ -131,24 +130,14 @@ impl Ran {
             Some(header) => header.facts().option != 0,
             None => matches!(config.scheduler, Scheduler::ShortestRemaining {}),
         };
-        let harq = Harq {
-            error: config.block_errors.get(),
-            round_trip: u64::from(config.harq_ttis),
-            tries: config.harq_tries,
-        };
-        let cells = config.units().into_iter().zip(config.legs());
-        let cells: Vec<Cell> = (0..)
-            .zip(cells)
-            .map(|(number, (settings, legs))| {
-                let seed = nth_seed(seed, number);
-                Cell::new(settings, legs, &config, harq, seed)
-            })
-            .collect();
+        let cells = config.cells(seed);
+        let cells = cells.map(|(settings, legs, seed)| Cell::new(settings, legs, &config, seed));
+        let cells: Vec<Cell> = cells.collect();
         let queues = config.queues();
-        let mut cell_of = vec![0; queues as usize];
-        for (number, cell) in (0..).zip(&cells) {
-            for leg in &cell.legs {
-                cell_of[leg.queue as usize] = number;
+        let mut places = vec![(0, 0); queues as usize];
+        for (number, cell) in cells.iter().enumerate() {
+            for (place, leg) in cell.legs.iter().enumerate() {
+                places[leg.queue as usize] = (number, place);
             }
         }
         let (capacity, limit) = (config.capacity(admission), config.user_packets);
@@ -157,7 +146,7 @@ impl Ran {
         Self {
             buffer,
             cells,
-            cell_of,
+            places,
             flows: vec![0; config.users as usize],
             active: 0,
             order: FlowMap::default(),
@@ -187,7 +176,7 @@ impl Ran {
 
     /// Return the queues of a user.
     fn queues(&self, user: u32) -> impl Iterator<Item = u32> + use<> {
-        let queues = self.cell_of.len();
+        let queues = self.places.len();
         (user..queues as u32).step_by(self.config.users as usize)
     }
 
@@ -199,7 +188,8 @@ impl Ran {
         for queue in self.queues(user) {
             self.buffer.open(queue, flow, bytes);
             if first {
-                self.cells[self.cell_of[queue as usize] as usize].forget_report(queue);
+                let (cell, leg) = self.places[queue as usize];
+                self.cells[cell].legs[leg].reported = None;
                 if self.config.readings.first_threshold == FirstThreshold::Active {
                     let parts = self.active * self.config.queues_of_user();
                     self.buffer.activate(queue, parts);
@@ -240,7 +230,7 @@ impl Ran {
         }
         if verdict != Verdict::Refused {
             self.counts.admitted_bytes += u64::from(sdu.bytes);
-            let cell = &mut self.cells[self.cell_of[queue as usize] as usize];
+            let cell = &mut self.cells[self.places[queue as usize].0];
             if let Some(scheduler) = &mut cell.scheduler {
                 scheduler.arrived(now.0, user, sdu.flow.0, sdu.bytes);
             }
@@ -283,8 +273,9 @@ impl Ran {
     /// counts.
     pub fn backoff(&self, user: u32) -> Picos {
         let wait = |queue: u32| {
-            let cell = &self.cells[self.cell_of[queue as usize] as usize];
-            let bits = u64::from(cell.leg(queue).accepted) * PACKET * 8;
+            let (cell, leg) = self.places[queue as usize];
+            let cell = &self.cells[cell];
+            let bits = u64::from(cell.legs[leg].accepted) * PACKET * 8;
             let carrier = cell.settings.carrier;
             let alpha = bits * carrier.tti.0 / u64::from(carrier.bits(Cqi::LOWEST));
             Picos((carrier.tti.0 + alpha).min(Picos::from_millis(100).0))
@@ -460,9 +451,8 @@ impl Ran {
         let column = |second: u32, value: &dyn Fn(u32, &Cell, u32) -> f64| -> Vec<f64> {
             let queues = users.clone().map(|it| it + second * self.config.users);
             let value = |queue: u32| {
-                let number = self.cell_of[queue as usize];
-                let cell = &self.cells[number as usize];
-                value(number, cell, cell.place(queue) as u32)
+                let (number, leg) = self.places[queue as usize];
+                value(number as u32, &self.cells[number], leg as u32)
             };
             queues.map(value).collect()
         };

@@ -1,7 +1,5 @@
 //! Users placed in a cell: distance, path loss and shadowing give the signal-to-noise ratio (SNR), and this the CQI.
 
-use serde::Deserialize;
-
 use super::carrier::Carrier;
 use super::channel::draw_normal;
 use super::cqi::Cqi;
@@ -9,7 +7,7 @@ use crate::random::Stream;
 use crate::units::Picos;
 
 /// Least distance of a user, m, and heights of antennas and users, m (3GPP TR 38.901, table 7.2-1, UMa).
-pub(super) const LEAST_M: f64 = 35.0;
+const LEAST_M: f64 = 35.0;
 const ANTENNA_M: f64 = 25.0;
 const USER_M: f64 = 1.5;
 
@@ -17,34 +15,22 @@ const USER_M: f64 = 1.5;
 /// WNS3 2011, §3.3).
 const BIT_ERRORS: f64 = 5e-5;
 
-/// A cell with placed users.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Placement {
-    /// Radius of the cell, m.
-    pub radius_m: f64,
-    /// Carrier frequency, GHz.
-    pub frequency_ghz: f64,
-    /// Radiated power with the gains of antennas, dBm.
-    pub power_dbm: f64,
-    /// Noise figure of a device and the rise of noise by interference, dB.
-    pub noise_db: f64,
-    /// Standard deviation around the user's quality, in steps of the CQI.
-    pub deviation: f64,
-    /// Time until the correlation of this deviation falls to 1/e.
-    pub memory_ps: Picos,
-}
-
-impl Default for Placement {
-    fn default() -> Self {
-        Self {
-            radius_m: 500.0,
-            frequency_ghz: 2.0,
-            power_dbm: 46.0,
-            noise_db: 9.0,
-            deviation: 0.0,
-            memory_ps: Picos::from_millis(100),
-        }
+settings! {
+    /// A cell with placed users.
+    #[derive(Copy)]
+    Placement {
+        /// Radius of the cell, m.
+        radius_m: f64 = 500.0,
+        /// Carrier frequency, GHz.
+        frequency_ghz: f64 = 2.0,
+        /// Radiated power with the gains of antennas, dBm.
+        power_dbm: f64 = 46.0,
+        /// Noise figure of a device and the rise of noise by interference, dB.
+        noise_db: f64 = 9.0,
+        /// Standard deviation around the user's quality, in steps of the CQI.
+        deviation: f64 = 0.0,
+        /// Time until the correlation of this deviation falls to 1/e.
+        memory_ps: Picos = Picos::from_millis(100),
     }
 }
 

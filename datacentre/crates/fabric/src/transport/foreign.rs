@@ -89,7 +89,7 @@ impl Transport for ForeignHosts {
             return;
         }
         let arrives = packet.size > HEADER && packet.to == net.flow(id).destination;
-        if arrives && self.0.note(id.0, packet.sequence) {
+        if arrives && self.0.note(&mut network(net), id.0, packet.sequence, now) {
             net.finish(id);
         }
         let received = foreign::Packet {

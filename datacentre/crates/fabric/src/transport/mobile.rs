@@ -71,8 +71,20 @@ impl Access {
         self.rans[number].close(user, id);
     }
 
-    /// Offer a packet for a user to its central unit.
-    pub(super) fn offer(&mut self, net: &mut Fabric, unit: HostId, user: u32, sdu: Sdu) -> Verdict {
+    /// Offer a packet for a user to its central unit. sequence: its number in the network.
+    pub(super) fn offer(
+        &mut self,
+        net: &mut Fabric,
+        unit: HostId,
+        user: u32,
+        packet: &Packet,
+        sequence: u32,
+    ) -> Verdict {
+        let sdu = Sdu {
+            flow: packet.flow,
+            sequence,
+            bytes: packet.size,
+        };
         let number = self.number(unit);
         let verdict = self.rans[number].offer(net.now(), user, sdu);
         self.arm(net, number);
@@ -157,12 +169,7 @@ impl Mobile {
     /// Send any packet of an end-to-end transport to a user's device.
     fn send_to_device(&mut self, net: &mut Fabric, at: HostId, user: u32, packet: Packet) {
         let sequence = self.packets.insert(packet);
-        let sdu = Sdu {
-            flow: packet.flow,
-            sequence,
-            bytes: packet.size,
-        };
-        match self.access.offer(net, at, user, sdu) {
+        match self.access.offer(net, at, user, &packet, sequence) {
             Verdict::Admitted => {}
             Verdict::Refused => self.drop(net, sequence),
             Verdict::InPlaceOf(_, dropped) => self.drop(net, dropped.sequence),
@@ -180,12 +187,8 @@ impl Mobile {
             return self.inner.receive(net, at, packet);
         };
         if !state.admitted.contains(packet.sequence) {
-            let sdu = Sdu {
-                flow: packet.flow,
-                sequence: packet.sequence,
-                bytes: packet.size,
-            };
-            if self.access.offer(net, at, user, sdu) != Verdict::Admitted {
+            let verdict = self.access.offer(net, at, user, &packet, packet.sequence);
+            if verdict != Verdict::Admitted {
                 return self.inner.on_drop(net, packet);
             }
             state.admitted.insert(packet.sequence);

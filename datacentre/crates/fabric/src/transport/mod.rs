@@ -16,19 +16,14 @@ macro_rules! constants {
             $($(#[doc = $text:literal])+ $key:ident: $type:ty = $default:expr $(; $least:literal)?,)*
         }
     ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-        #[serde(default, deny_unknown_fields)]
-        pub struct $name { $($(#[doc = $text])+ pub $key: $type,)* }
+        settings! {
+            $(#[$doc])*
+            #[derive(Copy, serde::Serialize)]
+            $name { $($(#[doc = $text])+ $key: $type = $default,)* }
+        }
 
         impl $name {
             const KEYS: Keys = &[$((stringify!($key), concat!($($text),+), 0 $(+ $least)?),)*];
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($key: $default,)* }
-            }
         }
     };
 }
@@ -82,8 +77,6 @@ pub enum MobileUsers {
     EndToEnd,
     /// The transport ends at the central unit.
     CentralUnit,
-    /// The transport already has a radio access network.
-    Own,
     /// No support: the transport retransmits packets long before a device can answer.
     None,
 }

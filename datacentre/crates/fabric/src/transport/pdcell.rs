@@ -22,7 +22,7 @@ use super::arrivals::Arrivals;
 use super::mobile::Access;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
 use super::{Constants, Keys, MobileUsers, Transport, packets, wire_size};
-use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Sdu, Verdict};
+use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Verdict};
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Discipline, FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 
@@ -47,7 +47,7 @@ constants! {
 impl Constants for PdcellConfig {
     type Hosts = PdcellHosts;
     const KEYS: Keys = Self::KEYS;
-    const MOBILE: MobileUsers = MobileUsers::Own;
+    const MOBILE: MobileUsers = MobileUsers::EndToEnd;
     const PORTS: Discipline = Discipline::Priority;
 
     fn hosts(self, net: &Fabric) -> PdcellHosts {
@@ -400,12 +400,7 @@ impl PdcellHosts {
         }
         let user = net.flow(id).user;
         if let (Some(user), Some(access)) = (user, &mut self.access) {
-            let sdu = Sdu {
-                flow: id,
-                sequence: packet,
-                bytes: data.size,
-            };
-            match access.offer(net, at, user, sdu) {
+            match access.offer(net, at, user, data, packet) {
                 Verdict::Admitted => {}
                 Verdict::Refused => {
                     self.forget(net, id, packet, None);
