@@ -69,8 +69,8 @@ impl Memory {
     pub fn new(bytes: usize) -> Self {
         // Of any machine.
         const PAGE: usize = 1 << 16;
-        // Addresses alone, without memory.
-        const GUARD: usize = 1 << 30;
+        // Addresses alone, without memory: an index below 0 of 4-byte numbers is one of almost 2^32.
+        const GUARD: usize = 1 << 34;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let size = bytes.next_multiple_of(PAGE);
