@@ -476,8 +476,9 @@ def _judge(claim: Claim, data: Data, made: Set[str], exact: bool) -> Finding:
     if claim.untried:
         same = "untried"
     elif interval.value is None:
-        tried = not isinstance(claim.measure, Measure) or claim.measure.is_tried(data)
-        same = "not measured" if tried else "untried"
+        if claim.agrees is not None or claim.figure is not None:
+            tried = not isinstance(claim.measure, Measure) or claim.measure.is_tried(data)
+            same = "not measured" if tried else "untried"
     else:
         if claim.agrees is not None:
             (low, high), (least, most) = ends(interval), claim.agrees

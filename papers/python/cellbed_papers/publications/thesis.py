@@ -746,7 +746,7 @@ def _answer_mf1(findings: Mapping[str, Finding], data: Data) -> str:
 def _answer_mf2(findings: Mapping[str, Finding], data: Data) -> str:
     factor, image, text = (findings[key].ours for key in ("text-p99", "slots-image", "slots-text"))
     return (
-        f"{_verdict(findings, 'text-p99', 'slots-text')}. The P99 network latency of images over text is {factor}, "
+        f"{_verdict(findings, 'text-p99')}. The P99 network latency of images over text is {factor}, "
         f"where the thesis has 1.5 times. An image request has {image} packets, which follows from the sizes of our "
         f"images; a text request has {text}."
     )
