@@ -342,6 +342,8 @@ _PDCELL_PFS: Setting = {"scheduler": PFS}
 _PHOST_PFS: Setting = {"transport": PHOST, "scheduler": PFS}
 _INFINITE_PFS: Setting = {"transport": INFINITE, "scheduler": PFS}
 _TCP_PFS: Setting = {"transport": TCP, "scheduler": PFS}
+_PHOST_MRFS: Setting = {"transport": PHOST}
+_TCP_MRFS: Setting = {"transport": TCP}
 _NAMES = {"pDCell-MRFS": _PDCELL_MRFS, "pDCell-PFS": _PDCELL_PFS, "pHost+PFS": _PHOST_PFS, "TCP+PFS": _TCP_PFS}
 _MATRICES = {ALL: {"traffic": ALL}, SHARE: {"traffic": SHARE}}
 
@@ -384,6 +386,8 @@ def _transport_claims(load: str) -> Iterator[Claim]:
         ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", schedulers, _ABOVE_1),
         ("9-phost", "pHost+PFS over pDCell-PFS", better, (_PHOST_PFS, _PDCELL_PFS), _SIGNIFICANT),
         ("9-tcp", "TCP+PFS over pDCell-PFS", better, (_TCP_PFS, _PDCELL_PFS), _SIGNIFICANT),
+        ("9-phost-mrfs", "pHost+MRFS over pDCell-MRFS", better, (_PHOST_MRFS, _PDCELL_MRFS), _SIGNIFICANT),
+        ("9-tcp-mrfs", "TCP+MRFS over pDCell-MRFS", better, (_TCP_MRFS, _PDCELL_MRFS), _SIGNIFICANT),
     ):
         for percentile in PERCENTILES:
             found, why = _compare(load, "9", f"fct_p{percentile}_s", settings, operator.truediv)
@@ -391,6 +395,9 @@ def _transport_claims(load: str) -> Iterator[Claim]:
             more = {"explain": explain, "group": f"FCT, {statement}"}
             text = f"P{percentile} of the FCT, {statement}"
             yield _claim(load, f"{key}-p{percentile}", text, published, found, judged, **more)
+    found, why = _compare(load, "9", "mean_packets", (_PHOST_PFS, _PDCELL_PFS), operator.truediv)
+    statement = "Packets that wait at the CU, pHost+PFS over pDCell-PFS"
+    yield _claim(load, "9-occupancy", statement, "minimal with pDCell", found, _SIGNIFICANT, explain=why)
 
 
 def _channel_claims(load: str) -> Iterator[Claim]:
@@ -624,8 +631,11 @@ EXPERIMENTS = (
         ),
     ),
     *(
-        _experiment(name, title, tuple(named.values()), "flow completion times", _draw_times(named))
-        for name, title, named in (("8", "Traffic matrices", _MATRICES), ("9", "pDCell, pHost and TCP", _NAMES))
+        _experiment(name, title, (*named.values(), *others), "flow completion times", _draw_times(named))
+        for name, title, named, others in (
+            ("8", "Traffic matrices", _MATRICES, ()),
+            ("9", "pDCell, pHost and TCP", _NAMES, (_PHOST_MRFS, _TCP_MRFS)),
+        )
     ),
     _experiment(
         "10a",
