@@ -271,6 +271,13 @@ def test_levels_without_a_trial_are_not_tried() -> None:
     assert found["best"].verdict == "untried", "there was no trial with LTE"
 
 
+def test_the_page_of_a_short_reproduction_names_statements_that_it_does_not_try() -> None:
+    row = {"network": "5G edge", "law": "CUBIC", "throughput_down_mbit_s": 1.0, "round_trip_mean_s": 1.0}
+    rows = [{"point": 0, "repetition": each, "status": "complete", **row} for each in (1, 2)]
+    text = page.page(Result(STUDY, {"laws": Trials(pl.DataFrame(rows))}, [], True, "", ""))
+    assert "<b>CUBIC has the highest throughput, sub-6 cloud</b>: not tried" in text
+
+
 def test_the_counts_of_verdicts_are_on_top(full: Planned, data: Data) -> None:
     result = Result(THESIS, {"E4": data["E4"]}, full[0], False, "", "")
     counts = result.verdicts

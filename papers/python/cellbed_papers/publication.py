@@ -457,7 +457,7 @@ def statements(findings: Iterable[Finding]) -> dict[str, str]:
     """Return verdicts on the publication's statements: the verdict common to all its assertions, else "part"."""
     verdicts: dict[str, set[str]] = {}
     for each in findings:
-        if each.verdict not in ("–", "untried"):
+        if each.verdict != "–" and not each.claim.untried:
             verdicts.setdefault(each.claim.group or each.claim.statement, set()).add(each.verdict)
     return {name: found.pop() if len(found) == 1 else "part" for name, found in verdicts.items()}
 
