@@ -53,7 +53,14 @@ _SCENARIO: dict[str, Any] = {
         }
     },
 }
-_FILE = {"kind": "transfers", "server": "cloud", "arrivals": "closed", "stop": "100 ms", "timeout": "30 s", "drain": "30 s"}
+_FILE = {
+    "kind": "transfers",
+    "server": "cloud",
+    "arrivals": "closed",
+    "stop": "100 ms",
+    "timeout": "30 s",
+    "drain": "30 s",
+}
 """A single transfer: no transfer begins after the first one."""
 _SIZES_MB = (125, 175, 200, 225)
 _SIZE = {"key": "apps.transfer.download", "levels": {f"{size} MB": [f"{size} MB"] for size in _SIZES_MB}}
