@@ -393,9 +393,6 @@ def _transport_claims(load: str) -> Iterator[Claim]:
             more = {"explain": explain, "group": f"FCT, {statement}"}
             text = f"P{percentile} of the FCT, {statement}"
             yield _claim(load, f"{key}-p{percentile}", text, published, found, judged, **more)
-    found, why = _compare(load, "9", "mean_packets", (_PHOST_PFS, _PDCELL_PFS), operator.truediv)
-    statement = "Packets that wait at the CU, pHost+PFS over pDCell-PFS"
-    yield _claim(load, "9-occupancy", statement, "minimal with pDCell", found, _SIGNIFICANT, explain=why)
 
 
 def _channel_claims(load: str) -> Iterator[Claim]:
@@ -484,6 +481,11 @@ def _buffer_claims(load: str) -> Iterator[Claim]:
     yield _claim(load, "11b-full", statement, "the entire period", Measure("11b", "full_share", phost), whole, **more)
     statement = "The same, pHost minus pDCell"
     yield _claim(load, "11b-less", statement, "pDCell has less", found, _ABOVE_0, unit="change", explain=why)
+    statement, waiting = (
+        "Packets that wait on average, pHost over pDCell",
+        Measure("11b", "mean_packets", phost, pdcell),
+    )
+    yield _claim(load, "11b-waiting", statement, "minimal with pDCell", waiting, _SIGNIFICANT, explain=why)
 
 
 def _scale_claims(load: str) -> Iterator[Claim]:

@@ -157,7 +157,7 @@ class Sweeps:
         return [self.folder / each.name for each, _ in self.plans]
 
     def run(self, listener: runner.Listener) -> int:
-        """Run missing trials, and return how many failed; those of an experiment that cannot run, with a note. Raises
+        """Run missing trials, and return how many failed; missing trials of an experiment that cannot run too. Raises
         ``KeyboardInterrupt`` after the running trials have ended. Errors: OSError."""
         failed, folders = 0, self._folders
         for note in self.skipped:
@@ -176,7 +176,7 @@ class Sweeps:
         return failed
 
     def result(self, command: str) -> Result:
-        """Return the findings of finished trials, also those of earlier calls. command: command used."""
+        """Return the findings of finished trials, also of earlier calls. command: command used."""
         lacking: dict[str, list[str]] = {}
         for each, plan in self.plans:
             for note in deviations(self._publication, each, plan.trials[0].tables):
