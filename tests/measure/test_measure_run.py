@@ -22,6 +22,7 @@ from cellbed.measure.packetlog.log import figures as log_figures
 from cellbed.measure.packetlog.log import open_log
 from cellbed.measure.packets import MAGIC, crossings
 from cellbed.measure.requests import read_requests
+from cellbed.measure.rows import collect as collect_with_verdicts
 from cellbed.measure.rows import measure
 from cellbed.measure.run_folder import MeasureError, read_run
 from cellbed.measure.summary import Summary, collect
@@ -716,3 +717,14 @@ def test_trials_are_compared_by_their_levels_which_have_a_colour_each(tmp_path: 
     assert len(set(found.values())) == 4
     with pytest.raises(MeasureError, match="two"):
         compare(runs[:1])
+
+
+def test_a_measured_run_keeps_its_summary_only_without_any_packet_log(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(MeasureError, match="not a summary of this version"):
+        collect_with_verdicts(tmp_path)
+    # The latest file of a log with a maximum size is missing if it has no records.
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "packets.bin.7").write_bytes(MAGIC)
+    with pytest.raises(MeasureError, match=r"run\.json"):
+        collect_with_verdicts(tmp_path)

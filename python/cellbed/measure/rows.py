@@ -115,10 +115,12 @@ def collect(run: Path) -> Summary:
     expectations. An incomplete run meets no expectation. A measured run without its packet log keeps its tables and
     summary. Raises MeasureError."""
     from cellbed.measure import summary
+    from cellbed.measure.packets import log_files
     from cellbed.measure.run_folder import applications_of, read_run, replace
     from cellbed.measure.verdicts import judge
 
-    if (run / "summary.json").is_file() and not (run / "raw" / "packets.bin").exists():
+    logs = log_files(run / "raw" / "packets.bin")
+    if (run / "summary.json").is_file() and not any(log.exists() for _, log in logs):
         return summary.Summary.read(run)
     found = summary.collect(run)
     described = applications_of(read_run(run))

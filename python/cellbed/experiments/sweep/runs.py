@@ -104,8 +104,9 @@ class Runs(TrialKind):
     def discard_logs(self, folder: Path) -> None:
         from cellbed.measure.packets import log_files
 
-        for _, log in log_files(folder / "raw" / "packets.bin"):
-            log.unlink()
+        log = folder / "raw" / "packets.bin"
+        for file in {log, *(each for _, each in log_files(log))}:
+            file.unlink(missing_ok=True)
 
     def usual_measures(self, study: Study) -> tuple[str, ...]:
         from cellbed.report.sweep import usual_measures
