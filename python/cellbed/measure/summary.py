@@ -406,7 +406,7 @@ def summarise(
         disturbances=[
             *judge(seconds, description, loads, others),
             *overload_reasons(described, tables["measures"]),
-            *unread_datagrams(requests, tables["links"] if _is_local(description) else tables["links"].clear()),
+            *(unread_datagrams(requests, tables["links"]) if _is_local(description) else ()),
             *late_faults(events),
         ],
         warnings=[*map(str, description.get("warnings") or []), *warnings],

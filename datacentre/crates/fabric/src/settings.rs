@@ -1,4 +1,4 @@
-//! Tables of a description in which each key has a default.
+//! Tables of a description whose keys all have defaults.
 
 /// Defines a table: documentation, and `KEY: TYPE = DEFAULT`.
 macro_rules! settings {

@@ -286,15 +286,14 @@ def _replay_claims() -> Iterator[Claim]:
     yield Claim("pages-sign", "pages", "§1", "share of pages too fast under Mahimahi", "persistent", fast, "share",
                 agrees=values_above(0.9))  # fmt: skip
     files = [_point(operator, Downloads.name) for operator in OPERATORS]
-    sizes = [download(size) for size in Downloads().sizes]
     for method, (least, most) in ((MAHIMAHI, (0.079, 0.49)), (CELLREPLAY, (0.002, 0.224))):
         for point, (words, error, how) in product(files, (("least", least, np.min), ("greatest", most, np.max))):
-            measure = _errors("downloads", method, sizes, [point], partial(_of_sizes, how))
+            measure = _errors("downloads", method, _FILES, [point], partial(_of_sizes, how))
             yield Claim(f"files-{words}-{method}-{OPERATORS[point['operator']]}", "downloads", "§5.6",
                         f"{words} error of files by size, {method}, {point['operator']}", f"{error:.1%}", measure,
                         "share", figure=(error, error))  # fmt: skip
     for point in files:
-        yield _less("downloads", f"files-{OPERATORS[point['operator']]}", "§1", f"files, {point['operator']}", sizes,
+        yield _less("downloads", f"files-{OPERATORS[point['operator']]}", "§1", f"files, {point['operator']}", _FILES,
                     [point], None)  # fmt: skip
     large = _errors("downloads", MAHIMAHI, [download(250_000)], files[1:])
     yield Claim("file-250", "downloads", "§5.6", f"error of 250 KB, {MAHIMAHI}, {list(OPERATORS)[1]}", "49 %", large,
@@ -307,8 +306,7 @@ def _replay_claims() -> Iterator[Claim]:
         kept = _combine(lambda a, b, c, d: float((a - b) * (c - d) > 0), "player", _point(operator, "player"), *rules)
         yield Claim(f"abr-{short}", "player", "§5.9", f"the order of players' rules is kept by CellReplay, {operator}",
                     "kept", kept, "share", agrees=values_above(0.5))  # fmt: skip
-        rates = [f"bit rate {rule}" for rule in Player().rules]
-        yield _less("player", f"abr-{short}", "§1", f"bit rates of players, {operator}", rates,
+        yield _less("player", f"abr-{short}", "§1", f"bit rates of players, {operator}", _RATES,
                     [_point(operator, "player")], None)  # fmt: skip
 
 
